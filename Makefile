@@ -1,0 +1,39 @@
+# make demo and make test are all that a person types on a fresh machine: each installs what it needs into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-asan fuzz bench lint clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
+
+setup: .venv/installed  ## create .venv and install hdfsstore with all extras into it
+
+.venv/installed: pyproject.toml setup.py $(CEXT) tools/bootstrap.sh
+	sh tools/bootstrap.sh "$(PYTHON)"
+	touch $@
+
+demo: setup  ## run a streaming query on a real Spark and open its checkpoint
+	sh tools/with-java.sh $(BIN)/python -m demo
+
+test: setup  ## all tests, those with a live Spark too
+	sh tools/with-java.sh $(BIN)/python -m pytest
+
+test-asan: setup  ## the codec tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
+	sh tools/test-asan.sh
+
+fuzz: setup  ## damage checkpoint files and codec input for FUZZ_SECONDS (60)
+	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60)
+
+bench: setup  ## the benchmarks, Spark beside us in the same run
+	sh tools/with-java.sh $(BIN)/python -m pytest bench -o testpaths=bench $(BENCH_ARGS)
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## remove everything that was built
+	rm -rf .venv build dist ./*.egg-info hdfsstore/_cext/*.so hdfsstore/_cext/*.pyi cext/*.c cext/*.cpp

@@ -1,0 +1,1 @@
+"""The compiled codecs: built from cext/*.pyx, one module a file."""

@@ -1,0 +1,60 @@
+"""The typed errors. Each message names the file, the byte offset where there is one, and what to do next."""
+
+from __future__ import annotations
+
+
+class StateStoreError(Exception):
+    """Base of all errors that hdfsstore raises on purpose.
+
+    Attributes:
+        path: the file or folder that the error is about, or None.
+        offset: the byte offset in that file, or None. In a compressed file it is the offset in the compressed bytes
+            where a compressed block is at fault, and the message says so where it counts decompressed bytes.
+        remedy: what the reader of the message can do next, or None.
+    """
+
+    def __init__(
+        self, message: str, path: str | None = None, offset: int | None = None, remedy: str | None = None
+    ) -> None:
+        self.message = message
+        self.path = path
+        self.offset = offset
+        self.remedy = remedy
+        super().__init__(message, path, offset, remedy)
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.path is not None:
+            at = "" if self.offset is None else f", byte {self.offset}"
+            text = f"{self.path}{at}: {text}"
+        elif self.offset is not None:
+            text = f"byte {self.offset}: {text}"
+        return text if self.remedy is None else f"{text}. {self.remedy}"
+
+
+class CorruptFileError(StateStoreError):
+    """The bytes of a file are not what its format, checksum or declared lengths say."""
+
+
+class UnsupportedVersionError(StateStoreError):
+    """A log or file was written in a newer format version than this release knows."""
+
+
+class UnsupportedTypeError(StateStoreError):
+    """A column has a type that this release cannot decode, encode or hash; the message names the field."""
+
+
+class SchemaMismatchError(StateStoreError):
+    """The rows do not fit the schema, or there is no schema for them; the message says what the rows look like."""
+
+
+class UnsupportedProviderError(StateStoreError):
+    """The checkpoint's state is kept by a provider that this release cannot read."""
+
+
+class BatchNotAvailableError(StateStoreError):
+    """The batch was never committed, or retention has removed what it needs."""
+
+
+class CheckpointNotFoundError(StateStoreError):
+    """There is no checkpoint at the path, or it lacks the part that was asked for (operator, store, partition)."""
