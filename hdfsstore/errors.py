@@ -56,5 +56,9 @@ class BatchNotAvailableError(StateStoreError):
     """The batch was never committed, or retention has removed what it needs."""
 
 
+class MissingFileError(StateStoreError):
+    """A file that others depend on is not there, though files before and after it are."""
+
+
 class CheckpointNotFoundError(StateStoreError):
     """There is no checkpoint at the path, or it lacks the part that was asked for (operator, store, partition)."""
