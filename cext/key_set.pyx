@@ -1,0 +1,267 @@
+"""The set of keys that newer files of a chain have already decided, exact to the byte.
+
+A chain is read from its newest delta back to its snapshot: the first record met for a key is the one that holds. So
+only the keys of the deltas are kept, and the snapshot, usually far larger and without duplicates, is streamed past
+them.
+
+    slot     uint64: hash bits 32..63 | entry index + 1, 0 = free; open addressing, at most half full
+    entry    uint64 hash | int64 offset in the arena | int32 size
+    arena    the key bytes, one after another
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+import pyarrow as pa
+
+from byteorder cimport load_le64
+
+
+cdef struct Entry:
+    uint64_t hash
+    int64_t offset
+    int32_t size
+
+
+cdef inline uint64_t hash_key(const uint8_t* key, int32_t size, uint64_t seed) noexcept nogil:
+    # Multiply and fold a word at a time; keys are rows, so nearly always whole words.
+    cdef uint64_t h = seed ^ <uint64_t> size, tail = 0
+    while size >= 8:
+        h = (h ^ load_le64(key)) * <uint64_t> 0x9E3779B97F4A7C15
+        h ^= h >> 29
+        key += 8
+        size -= 8
+    if size:
+        memcpy(&tail, key, size)
+        h = (h ^ tail) * <uint64_t> 0x9E3779B97F4A7C15
+        h ^= h >> 29
+    h *= <uint64_t> 0xBF58476D1CE4E5B9
+    return h ^ (h >> 32)
+
+
+cdef inline void move_span(int32_t* spans, Py_ssize_t to, Py_ssize_t at) noexcept nogil:
+    spans[2 * to] = spans[2 * at]
+    spans[2 * to + 1] = spans[2 * at + 1]
+
+
+cdef class KeySet:
+    """A growing set of keys. Both filters work in place on spans as RecordParser makes them.
+
+    Args:
+        seed: any number; keys that were made to collide under one seed do not under another.
+    """
+
+    cdef uint64_t* slots
+    cdef Entry* entries
+    cdef uint8_t* arena
+    cdef uint64_t mask, seed
+    cdef Py_ssize_t count, entry_capacity
+    cdef int64_t arena_size, arena_capacity
+
+    def __cinit__(self, seed=0):
+        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+
+    def __dealloc__(self):
+        free(self.slots)
+        free(self.entries)
+        free(self.arena)
+
+    def __len__(self):
+        return self.count
+
+    cdef inline bint has_room(self) noexcept nogil:
+        return self.slots != NULL and <uint64_t> self.count * 2 < self.mask
+
+    cdef bint grow_slots(self) noexcept nogil:
+        cdef uint64_t size = (self.mask + 1) * 2 if self.slots != NULL else 1024
+        cdef uint64_t* slots = <uint64_t*> calloc(size, 8)
+        cdef uint64_t at = 0
+        cdef Py_ssize_t i
+        if slots == NULL:
+            return False
+        free(self.slots)
+        self.slots = slots
+        self.mask = size - 1
+        for i in range(self.count):
+            at = self.entries[i].hash & self.mask
+            while slots[at]:
+                at = (at + 1) & self.mask
+            slots[at] = (self.entries[i].hash & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> (i + 1)
+        return True
+
+    cdef bint append(self, uint64_t at, uint64_t h, const uint8_t* key, int32_t size) noexcept nogil:
+        cdef Py_ssize_t capacity
+        cdef int64_t arena_capacity
+        cdef void* grown
+        if self.count == self.entry_capacity:
+            capacity = max(self.entry_capacity * 2, 1024)
+            grown = realloc(self.entries, capacity * sizeof(Entry))
+            if grown == NULL:
+                return False
+            self.entries = <Entry*> grown
+            self.entry_capacity = capacity
+        if self.arena_size + size > self.arena_capacity:
+            arena_capacity = max(self.arena_capacity * 2, self.arena_size + size, 65536)
+            grown = realloc(self.arena, arena_capacity)
+            if grown == NULL:
+                return False
+            self.arena = <uint8_t*> grown
+            self.arena_capacity = arena_capacity
+        if size:
+            memcpy(self.arena + self.arena_size, key, size)
+        self.entries[self.count] = Entry(h, self.arena_size, size)
+        self.arena_size += size
+        self.count += 1
+        self.slots[at] = (h & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> self.count
+        return True
+
+    cdef uint64_t find(self, uint64_t h, const uint8_t* key, int32_t size, bint* found) noexcept nogil:
+        # The slot that holds the key, or the free one where it belongs.
+        cdef uint64_t at = h & self.mask, slot
+        cdef Entry* entry
+        while True:
+            slot = self.slots[at]
+            if slot == 0:
+                found[0] = False
+                return at
+            if (slot ^ h) >> 32 == 0:
+                entry = self.entries + (<uint32_t> slot - 1)
+                if entry.size == size and (size == 0 or memcmp(self.arena + entry.offset, key, size) == 0):
+                    found[0] = True
+                    return at
+            at = (at + 1) & self.mask
+
+    def keep_newest(self, const uint8_t[::1] data not None, keys not None, values not None):
+        """Keeps, of one delta's records, the last of each key that no newer file has decided, and remembers the keys.
+
+        Tombstones are remembered and not kept. The kept spans are moved to the front of `keys` and `values`, in their
+        order.
+
+        Returns:
+            The number of records kept.
+        """
+        cdef Py_ssize_t n = keys.size // 8, i, kept = n
+        cdef size_t key_address = keys.address, value_address = values.address
+        cdef int32_t* key = <int32_t*> key_address
+        cdef int32_t* value = <int32_t*> value_address
+        cdef uint64_t h, at = 0
+        cdef bint found = False, failed = False
+        if n == 0:
+            return 0
+        with nogil:
+            for i in range(n - 1, -1, -1):
+                if not self.has_room() and not self.grow_slots():
+                    failed = True
+                    break
+                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
+                at = self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
+                if found:
+                    continue
+                if not self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
+                    failed = True
+                    break
+                if value[2 * i + 1] >= 0:
+                    kept -= 1
+                    move_span(key, kept, i)
+                    move_span(value, kept, i)
+            for i in range(kept, n):
+                move_span(key, i - kept, i)
+                move_span(value, i - kept, i)
+        if failed:
+            raise MemoryError
+        return n - kept
+
+    def add(self, const uint8_t[::1] data not None, keys not None):
+        """Adds keys that are not in the set yet; the first is at position len(set), and so on.
+
+        Raises:
+            ValueError: a key is in the set already; those before it have been added.
+        """
+        cdef Py_ssize_t n = keys.size // 8, i = 0
+        cdef size_t address = keys.address
+        cdef const int32_t* key = <const int32_t*> address
+        cdef uint64_t h, at = 0
+        cdef bint found = False, failed = False
+        if n == 0:
+            return
+        with nogil:
+            for i in range(n):
+                if not self.has_room() and not self.grow_slots():
+                    failed = True
+                    break
+                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
+                at = self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
+                if found:
+                    break
+                if not self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
+                    failed = True
+                    break
+        if failed:
+            raise MemoryError
+        if found:
+            raise ValueError(f"key {i} is in the set already")
+
+    def positions(self, array not None):
+        """Where each key of a pyarrow.BinaryArray stands in the set: a pyarrow.Int32Array, null where absent."""
+        cdef Py_ssize_t n = len(array), i, start = array.offset
+        cdef const int32_t* offsets
+        cdef const uint8_t* data
+        cdef size_t address
+        cdef int32_t* out
+        cdef uint8_t* validity
+        cdef uint64_t at = 0
+        cdef bint found = False
+        cdef Py_ssize_t absent = 0
+        buffers = array.buffers()
+        address = buffers[1].address
+        offsets = <const int32_t*> address + start
+        address = buffers[2].address if buffers[2] is not None else 0
+        data = <const uint8_t*> address
+        positions = pa.allocate_buffer(n * 4)
+        address = positions.address
+        out = <int32_t*> address
+        valid = pa.allocate_buffer((n + 7) // 8)
+        address = valid.address
+        validity = <uint8_t*> address
+        with nogil:
+            memset(validity, 0, (n + 7) // 8)
+            for i in range(n):
+                found = False
+                if self.count:
+                    at = self.find(
+                        hash_key(data + offsets[i], offsets[i + 1] - offsets[i], self.seed),
+                        data + offsets[i], offsets[i + 1] - offsets[i], &found,
+                    )
+                out[i] = 0
+                if found:
+                    out[i] = <int32_t> (<uint32_t> self.slots[at] - 1)
+                    validity[i >> 3] |= <uint8_t> (1 << (i & 7))
+                else:
+                    absent += 1
+        return pa.Array.from_buffers(pa.int32(), n, [valid, positions], absent)
+
+    def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):
+        """Keeps the records whose key is not in the set; their spans are moved to the front, in their order.
+
+        Returns:
+            The number of records kept.
+        """
+        cdef Py_ssize_t n = keys.size // 8, i, kept = 0
+        cdef size_t key_address = keys.address, value_address = values.address
+        cdef int32_t* key = <int32_t*> key_address
+        cdef int32_t* value = <int32_t*> value_address
+        cdef bint found = False
+        if self.count == 0 or n == 0:
+            return n
+        with nogil:
+            for i in range(n):
+                self.find(
+                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed),
+                    &data[0] + key[2 * i], key[2 * i + 1], &found,
+                )
+                if not found:
+                    move_span(key, kept, i)
+                    move_span(value, kept, i)
+                    kept += 1
+        return kept

@@ -1,0 +1,23 @@
+import pyarrow as pa
+from typing_extensions import Buffer
+
+class RecordParser:
+    consumed: int
+    ended: bool
+    def __init__(
+        self, *, row_checksums: bool, tombstones: bool, max_record_bytes: int, max_records: int = 0
+    ) -> None: ...
+    def parse(self, window: Buffer, size: int) -> int: ...
+    @property
+    def keys(self) -> pa.Buffer: ...
+    @property
+    def values(self) -> pa.Buffer: ...
+
+def encode_records(
+    key_data: Buffer,
+    key_spans: pa.Buffer,
+    value_data: Buffer,
+    value_spans: pa.Buffer,
+    *,
+    row_checksums: bool = False,
+) -> pa.Buffer: ...

@@ -1,0 +1,81 @@
+"""The key set against a model: which records of a chain hold."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfsstore._cext.key_set import KeySet
+from tests.unit.codecs.test_records import Record, spans_of
+
+KEYS = st.binary(max_size=3) | st.binary(min_size=7, max_size=9)
+RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=40)
+
+
+def spans(records: list[Record]) -> tuple[bytes, pa.Buffer, pa.Buffer]:
+    """One data buffer with keys and values, and spans that may be written to."""
+    data, both = spans_of([part for record in records for part in record])
+    pairs = struct.unpack(f"={both.size // 4}i", both)
+    keys = [x for i in range(0, len(pairs), 4) for x in pairs[i : i + 2]]
+    values = [x for i in range(2, len(pairs), 4) for x in pairs[i : i + 2]]
+    return data, *(pa.py_buffer(bytearray(struct.pack(f"={len(s)}i", *s))) for s in (keys, values))
+
+
+def records_at(data: bytes, keys: pa.Buffer, values: pa.Buffer, count: int) -> list[Record]:
+    k = struct.unpack(f"={2 * count}i", keys.slice(0, 8 * count))
+    v = struct.unpack(f"={2 * count}i", values.slice(0, 8 * count))
+    return [
+        (data[k[i] : k[i] + k[i + 1]], None if v[i + 1] < 0 else data[v[i] : v[i] + v[i + 1]])
+        for i in range(0, 2 * count, 2)
+    ]
+
+
+@given(st.lists(RECORDS, max_size=4), st.dictionaries(KEYS, st.binary(max_size=4), max_size=40), st.integers(0, 2**64))
+def test_a_chain_read_backwards_gives_the_map_read_forwards(
+    deltas: list[list[Record]], snapshot: dict[bytes, bytes], seed: int
+) -> None:
+    expected = dict(snapshot)
+    for delta in deltas:
+        for key, value in delta:
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = value
+
+    decided, got = KeySet(seed), []
+    for delta in reversed(deltas):
+        data, keys, values = spans(delta)
+        got += records_at(data, keys, values, decided.keep_newest(data, keys, values))
+    data, keys, values = spans(list(snapshot.items()))
+    got += records_at(data, keys, values, decided.keep_absent(data, keys, values))
+    assert dict(got) == expected
+    assert len(got) == len(expected)
+    assert len(decided) == len({key for delta in deltas for key, _ in delta})
+
+
+@given(st.lists(KEYS, unique=True, max_size=3000), st.lists(KEYS, max_size=50))
+def test_positions(members: list[bytes], asked: list[bytes]) -> None:
+    known = KeySet(7)
+    for start in range(0, len(members), 1000):
+        data, keys = spans_of(members[start : start + 1000])
+        known.add(data, keys)
+    place = {key: i for i, key in enumerate(members)}
+    array = pa.array([b"left out", *asked], pa.binary()).slice(1)
+    assert known.positions(array).to_pylist() == [place.get(key) for key in asked]
+
+
+def test_adding_a_key_twice_is_refused() -> None:
+    known = KeySet()
+    data, keys = spans_of([b"a", b"b", b"a"])
+    with pytest.raises(ValueError, match="key 2"):
+        known.add(data, keys)
+
+
+def test_many_keys_grow_the_table() -> None:
+    members = [struct.pack("<q", i) for i in range(20_000)]
+    data, keys = spans_of(members)
+    known = KeySet()
+    known.add(data, keys)
+    assert known.positions(pa.array(members)).to_pylist() == list(range(20_000))

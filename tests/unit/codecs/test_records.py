@@ -1,0 +1,140 @@
+"""Records of delta and snapshot files: parsing in windows, encoding, checksums, damage."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfsstore._cext.records import RecordParser, encode_records
+from hdfsstore.errors import CorruptFileError
+
+Record = tuple[bytes, bytes | None]
+RECORDS = st.lists(st.tuples(st.binary(max_size=40), st.none() | st.binary(max_size=40)), max_size=30)
+
+
+def spans_of(items: list[bytes | None]) -> tuple[bytes, pa.Buffer]:
+    data, spans = b"", []
+    for item in items:
+        spans += [len(data), -1 if item is None else len(item)]
+        data += item or b""
+    return data, pa.py_buffer(struct.pack(f"={len(spans)}i", *spans))
+
+
+def encode(records: list[Record], *, row_checksums: bool = False) -> bytes:
+    keys, key_spans = spans_of([key for key, _ in records])
+    values, value_spans = spans_of([value for _, value in records])
+    return encode_records(keys, key_spans, values, value_spans, row_checksums=row_checksums).to_pybytes()
+
+
+def parser(**options: object) -> RecordParser:
+    return RecordParser(**({"row_checksums": False, "tombstones": True, "max_record_bytes": 1 << 20} | options))
+
+
+def parsed(parser: RecordParser, data: bytes) -> list[Record]:
+    keys = struct.unpack(f"={parser.keys.size // 4}i", parser.keys)
+    values = struct.unpack(f"={parser.values.size // 4}i", parser.values)
+    return [
+        (data[ko : ko + kn], None if vn < 0 else data[vo : vo + vn])
+        for ko, kn, vo, vn in zip(keys[::2], keys[1::2], values[::2], values[1::2], strict=True)
+    ]
+
+
+def test_layout_is_sparks() -> None:
+    data = encode([(b"key!", b"value"), (b"gone", None)])
+    assert data == (
+        struct.pack(">i", 4) + b"key!" + struct.pack(">i", 5) + b"value"
+        + struct.pack(">i", 4) + b"gone" + struct.pack(">i", -1)
+        + struct.pack(">i", -1)
+    )  # fmt: skip
+
+
+def test_row_checksums_lie_where_spark_puts_them() -> None:
+    # CRC-32C of "123456789" is the check value of the algorithm's catalogue entry, 0xE3069283.
+    data = encode([(b"1234", b"56789"), (b"123456789", None)], row_checksums=True)
+    crc = struct.pack("<I", 0xE3069283)
+    assert data == (
+        struct.pack(">i", 4) + b"1234" + struct.pack(">i", 9) + crc + b"56789"
+        + struct.pack(">i", 13) + crc + b"123456789" + struct.pack(">i", -1)
+        + struct.pack(">i", -1)
+    )  # fmt: skip
+
+
+@given(RECORDS, st.booleans())
+def test_round_trip(records: list[Record], row_checksums: bool) -> None:
+    data = encode(records, row_checksums=row_checksums)
+    reader = parser(row_checksums=row_checksums)
+    assert reader.parse(data, len(data)) == len(records)
+    assert reader.ended
+    assert reader.consumed == len(data)
+    assert parsed(reader, data) == records
+
+
+@given(RECORDS, st.integers(1, 50))
+def test_windows_of_any_size_give_the_same_records(records: list[Record], step: int) -> None:
+    data = encode(records)
+    reader = parser()
+    got, start, end = [], 0, 0
+    while not reader.ended:
+        end = min(end + step, len(data))
+        reader.parse(data[start:end], end - start)
+        got += parsed(reader, data[start:end])
+        start += reader.consumed
+    assert got == records
+
+
+def test_max_records_bounds_one_call() -> None:
+    records = [(bytes([i]), b"v") for i in range(5)]
+    data = encode(records)
+    reader = parser(max_records=2)
+    assert reader.parse(data, len(data)) == 2
+    assert parsed(reader, data) == records[:2]
+    rest = data[reader.consumed :]
+    assert reader.parse(rest, len(rest)) == 2
+    assert parsed(reader, rest) == records[2:4]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (struct.pack(">i", -2), {}, "key of -2 bytes"),
+        (struct.pack(">i", 2**31 - 1), {}, "key of 2147483647 bytes"),
+        (struct.pack(">ii", 0, -3), {}, "value of -3 bytes"),
+        (struct.pack(">ii", 0, 2**30), {}, "value of 1073741824 bytes"),
+        (struct.pack(">ii", 0, -1), {"tombstones": False}, "tombstone"),
+        (struct.pack(">ii", 0, 3) + b"abc", {"row_checksums": True}, "too short"),
+        (struct.pack(">ii", 0, -1), {"row_checksums": True}, "too short"),
+        (struct.pack(">ii", 0, 4) + b"abcd", {"row_checksums": True}, "row checksum"),
+    ],
+)
+def test_damage_is_named_with_its_offset(data: bytes, options: dict[str, object], message: str) -> None:
+    good = encode([(b"k", b"v")], row_checksums=bool(options.get("row_checksums")))[:-4]
+    reader = parser(**options)
+    with pytest.raises(CorruptFileError, match=message) as error:
+        reader.parse(good + data, len(good + data))
+    assert error.value.offset == len(good)
+
+
+@given(RECORDS.filter(len), st.data())
+def test_row_checksums_catch_every_changed_row_byte(records: list[Record], data: st.DataObject) -> None:
+    encoded = bytearray(encode(records, row_checksums=True))
+    reader = parser(row_checksums=True)
+    reader.parse(bytes(encoded), len(encoded))
+    spans = struct.unpack(f"={reader.keys.size // 4}i", reader.keys)
+    covered = [i for o, n in zip(spans[::2], spans[1::2], strict=True) for i in range(o, o + n)]
+    if covered:
+        encoded[data.draw(st.sampled_from(covered))] ^= 1 << data.draw(st.integers(0, 7))
+        with pytest.raises(CorruptFileError, match="row checksum"):
+            reader.parse(bytes(encoded), len(encoded))
+
+
+def test_encode_refuses_spans_outside_their_data() -> None:
+    outside = pa.py_buffer(struct.pack("=ii", 1, 4))
+    inside = pa.py_buffer(struct.pack("=ii", 0, 4))
+    with pytest.raises(ValueError, match="key 0"):
+        encode_records(b"1234", outside, b"1234", inside)
+    with pytest.raises(ValueError, match="value 0"):
+        encode_records(b"1234", inside, b"1234", outside)
+    with pytest.raises(ValueError, match="1 keys and 0 values"):
+        encode_records(b"1234", inside, b"", pa.py_buffer(b""))
