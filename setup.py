@@ -23,7 +23,12 @@ else:
     compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unused-parameter"]
     link_args = []
     if SANITIZE:
-        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g"]
+        sanitizers = [
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=undefined",
+            "-fno-omit-frame-pointer",
+            "-g",
+        ]
         compile_args += sanitizers
         link_args += sanitizers
 

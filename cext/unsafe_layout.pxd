@@ -1,0 +1,91 @@
+# Where things lie in Spark's UnsafeRow, UnsafeArrayData and UnsafeMapData; all numbers are little-endian.
+#
+#   struct   null bits: ceil(n/64) words | one 8-byte slot a field | variable-length part
+#   array    int64 count | null bits: ceil(count/64) words | elements of 1, 2, 4 or 8 bytes, padded to 8 | variable part
+#   map      int64 size of the key array in bytes | array of keys | array of values
+#
+# A value that does not fit its slot stands in the variable part, at a multiple of 8 and padded with zeros; its slot is
+# `offset << 32 | size`, the offset counted from the first byte of the struct or array that the slot belongs to.
+#
+# How a value is kept is told by one letter, its kind:
+#
+#   kind  slot of a struct (array: its first bytes)              Arrow value           Spark types
+#   0     null bit set, slot zero (array: 8 bytes)               none                  void
+#   ?     1 byte, 0 or 1                                         bit                   boolean
+#   1 2   1 or 2 bytes                                           the same              byte; short
+#   4     4 bytes                                                the same              int, float, date
+#   8     8 bytes                                                the same              long, double, timestamps, time, ...
+#   m     int32 months                                           month_day_nano        year-month interval
+#   d     int64 unscaled                                         decimal128            decimal of at most 18 digits
+#   D     offset, size: big-endian two's complement, 1-16 bytes  decimal128            decimal of 19 to 38 digits
+#   i     offset, size: int32 months, int32 days, int64 us       month_day_nano        calendar interval
+#   s     offset, size                                           (a span of the data)  all others
+#
+# Unused bytes of a slot are zero. A null has its bit set and its slot zero, but for D and i in a struct: Spark keeps 16
+# bytes for them in the variable part, null or not, so that it can update them in place; the slot of a null D is
+# `offset << 32`, that of a null i is `offset << 32 | 16` (zero before Spark 3.1).
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from byteorder cimport load_le64, store_le64
+
+
+cdef inline int64_t padded(int64_t size) noexcept nogil:
+    return (size + 7) & ~<int64_t> 7
+
+
+cdef inline int64_t bitset_bytes(int64_t bits) noexcept nogil:
+    return ((bits + 63) >> 6) << 3
+
+
+cdef inline bint get_bit(const uint8_t* bits, int64_t i) noexcept nogil:
+    return (bits[i >> 3] >> (i & 7)) & 1
+
+
+cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
+    bits[i >> 3] |= <uint8_t> (1 << (i & 7))
+
+
+cdef inline uint8_t* address(object buffer):
+    return <uint8_t*> <uintptr_t> buffer.address
+
+
+cdef inline int element_width(char kind) noexcept nogil:
+    """Bytes that an array keeps for an element, outside of its variable-length part."""
+    if kind == c"?" or kind == c"1":
+        return 1
+    if kind == c"2":
+        return 2
+    if kind == c"4" or kind == c"m":
+        return 4
+    return 8
+
+
+cdef inline uint64_t unused_bits(char kind) noexcept nogil:
+    """Bits of a struct's slot that are zero whatever the value."""
+    if kind == c"?":
+        return ~<uint64_t> 1
+    if kind == c"8" or kind == c"d":
+        return 0
+    return ~<uint64_t> 0 << (8 * element_width(kind)) if element_width(kind) < 8 else 0
+
+
+cdef inline int arrow_bytes(char kind) noexcept nogil:
+    """Bytes of one Arrow value; of a span where there is none yet; 0 for a bit or nothing at all."""
+    if kind == c"?" or kind == c"0":
+        return 0
+    if kind == c"m" or kind == c"d":
+        return 16
+    return element_width(kind)
+
+
+cdef inline bint is_variable(char kind) noexcept nogil:
+    return kind == c"s" or kind == c"D" or kind == c"i"
+
+
+cdef inline bint put_decimal(uint8_t* out, uint64_t unscaled, uint64_t bound) noexcept nogil:
+    """Widens an int64 to decimal128; False where it has more digits than its type, `bound` being 10 ** digits."""
+    cdef uint64_t sign = 0 - (unscaled >> 63)
+    (<uint64_t*> out)[0] = unscaled
+    (<uint64_t*> out)[1] = sign
+    return ((unscaled ^ sign) - sign) < bound
