@@ -1,0 +1,211 @@
+"""Where checkpoints lie: locations, folders, and files read with their side files' checks. Nothing here writes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
+
+from hdfsstore import side_files
+from hdfsstore.errors import StateStoreError
+
+Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
+
+# Object stores answer each read with a request of its own.
+_REMOTE_READ_AHEAD = 8 << 20
+_BLOCK = 1 << 20
+# A URI's scheme has two letters or more: C:\checkpoint is a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def resolve(location: Location) -> tuple[FileSystem, str]:
+    """The filesystem and the path on it.
+
+    Args:
+        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (filesystem, path).
+    """
+    if isinstance(location, tuple):
+        filesystem, path = location
+        if not isinstance(filesystem, FileSystem):
+            raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(filesystem).__name__}")
+        return filesystem, _trimmed(os.fspath(path))
+    text = os.fspath(location)
+    if not isinstance(location, str) or not _SCHEME.match(text):
+        return LocalFileSystem(), _trimmed(Path(text).absolute().as_posix())
+    try:
+        filesystem, path = FileSystem.from_uri(text)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StateStoreError(
+            f"pyarrow cannot open this URI: {error}",
+            text,
+            remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
+            "or a pair (pyarrow.fs.FileSystem, path)",
+        ) from error
+    return filesystem, _trimmed(path)
+
+
+def list_folder(fs: FileSystem, path: str) -> list[FileInfo]:
+    """The folder's entries by name; none where the folder does not exist."""
+    with _typed_errors(path):
+        return sorted(fs.get_file_info(FileSelector(path, allow_not_found=True)), key=lambda info: info.base_name)
+
+
+def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> Input:
+    """Opens a file for reading from its start, checked against `.name.crc` and `name.crc` where they exist.
+
+    Args:
+        siblings: the names in the file's folder, where the caller has listed it; else the filesystem is asked.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CorruptFileError: a side file makes no sense (what the file itself lacks, its readinto and finish say).
+        StateStoreError: any other error of the filesystem.
+    """
+    return Input(fs, path, _side_files(fs, path, siblings))
+
+
+def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> bytes:
+    """The whole file, checked as open_input does."""
+    content = bytearray()
+    block = bytearray(_BLOCK)
+    with open_input(fs, path, siblings) as source:
+        while n := source.readinto(block):
+            content += memoryview(block)[:n]
+    return bytes(content)
+
+
+class Input:
+    """A file read once from start to end, or again after rewind(); its bytes pass its side files' checks.
+
+    Reads go straight into the caller's buffer, so ask for large ones: each is a request to the filesystem. A chunk is
+    checked as soon as its last byte was read, the whole file at its end.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, sides: list[_Side]) -> None:
+        self.path = path
+        self._fs = fs
+        self._sides = sides
+        self._file = self._open()
+        self._ended = False
+        self._checks = self._new_checks()
+
+    def readinto(self, buffer: bytearray | memoryview | pa.Buffer) -> int:
+        """Fills the buffer with what follows. Returns the bytes read, fewer than asked for only at the file's end.
+
+        Raises:
+            CorruptFileError: a side file says otherwise; offset is where the chunk at fault starts.
+            StateStoreError: the filesystem fails.
+        """
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        with _typed_errors(self.path):
+            while filled < len(view) and not self._ended:
+                n = self._file.readinto(view[filled:])
+                self._ended = n == 0
+                filled += n
+        for check in self._checks:
+            check.update(view[:filled])
+        if self._ended:
+            self._finish_checks()
+        return filled
+
+    def finish(self) -> None:
+        """Reads what is left, so that every check is made, for a caller whose content ended before the file did."""
+        if self._ended or not self._checks:
+            return
+        block = bytearray(_BLOCK)
+        while self.readinto(block):
+            pass
+
+    def rewind(self) -> None:
+        """Back to the start; what is read from there is checked again."""
+        with _typed_errors(self.path):
+            if self._file.seekable():
+                self._file.seek(0)
+            else:
+                self._file.close()
+                self._file = self._open()
+        self._ended = False
+        self._checks = self._new_checks()
+
+    def close(self) -> None:
+        """Closes the file, with no further check."""
+        self._file.close()
+
+    def __enter__(self) -> Input:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> pa.NativeFile:
+        with _typed_errors(self.path):
+            if isinstance(self._fs, LocalFileSystem):
+                return self._fs.open_input_file(self.path)
+            return self._fs.open_input_stream(self.path, compression=None, buffer_size=_REMOTE_READ_AHEAD)
+
+    def _new_checks(self) -> list[side_files.Check]:
+        made = [make(self.path, side_path, content) for make, side_path, content in self._sides]
+        return [check for check in made if check is not None]
+
+    def _finish_checks(self) -> None:
+        checks, self._checks = self._checks, []
+        for check in checks:
+            check.finish()
+
+
+_Side: TypeAlias = tuple[Callable[[str, str, bytes], side_files.Check | None], str, bytes]
+
+
+def _side_files(fs: FileSystem, path: str, siblings: Collection[str] | None) -> list[_Side]:
+    folder, slash, name = path.rpartition("/")
+    kinds = (
+        (side_files.hadoop_name(name), side_files.hadoop_check),
+        (side_files.spark_name(name), side_files.spark_check),
+    )
+    if siblings is None:
+        with _typed_errors(path):
+            infos = fs.get_file_info([folder + slash + side for side, _ in kinds])
+        siblings = {info.base_name for info in infos if info.type != FileType.NotFound}
+    found: list[_Side] = []
+    for side, check in kinds:
+        if side not in siblings:
+            continue
+        side_path = folder + slash + side
+        try:
+            content = _read_side_file(fs, side_path)
+        except FileNotFoundError:  # deleted, with its file, since the folder was listed
+            continue
+        found.append((check, side_path, content))
+    return found
+
+
+def _read_side_file(fs: FileSystem, path: str) -> bytes:
+    with _typed_errors(path), fs.open_input_stream(path, compression=None) as source:
+        content: bytes = source.read()
+    return content
+
+
+def _trimmed(path: str) -> str:
+    return path.rstrip("/") or path[:1]
+
+
+@contextmanager
+def _typed_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise StateStoreError(
+            f"the filesystem failed: {error}", path, remedy="Check that it can be reached, and the rights to read there"
+        ) from error
