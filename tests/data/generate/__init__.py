@@ -1,0 +1,1 @@
+"""Writes the checkpoints of tests/data with real Sparks, and what Spark itself reads from them."""

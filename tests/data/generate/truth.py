@@ -1,0 +1,218 @@
+"""Runs inside the environment of the newest Spark: what its statestore source reads from the checkpoints.
+
+python -m tests.data.generate.truth FOLDER CASE...
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from .session import start
+
+VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
+NOT_IN_ARROW = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
+
+
+@dataclass(frozen=True)
+class Read:
+    """One read of the statestore source. change_feed: first and last batch."""
+
+    operator_id: int
+    store_name: str
+    batch_id: int
+    join_side: str | None = None
+    change_feed: tuple[int, int] | None = None
+    state_variable: str | None = None
+
+    @property
+    def name(self) -> str:
+        parts = [f"op{self.operator_id}", self.join_side or self.store_name, self.state_variable]
+        parts.append("changes" if self.change_feed else f"batch{self.batch_id}")
+        return "-".join(part for part in parts if part)
+
+    def frame(self, spark: SparkSession, checkpoint: Path) -> DataFrame:
+        reader = spark.read.format("statestore").option("operatorId", self.operator_id)
+        if self.join_side:
+            reader = reader.option("joinSide", self.join_side)
+        elif self.store_name != "default":
+            reader = reader.option("storeName", self.store_name)
+        if self.state_variable:
+            reader = reader.option("stateVarName", self.state_variable)
+        if self.change_feed:
+            start, end = self.change_feed
+            reader = reader.option("readChangeFeed", True).option("changeStartBatchId", start)
+            reader = reader.option("changeEndBatchId", end)
+        else:
+            reader = reader.option("batchId", self.batch_id)
+        return reader.load(str(checkpoint))
+
+
+def batches(log: Path) -> list[int]:
+    """The batches of an offset log or commit log."""
+    return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit()) if log.is_dir() else []
+
+
+def stores(operator: Path) -> list[str]:
+    """The names of an operator's stores, from its folders."""
+    named = {folder.name for folder in operator.glob("[0-9]*/*") if folder.is_dir() and folder.name != "_metadata"}
+    return sorted(name for name in named if "-" in name) or ["default"]
+
+
+def state_variables(operator: Path) -> list[str]:
+    """The state variables of transformWithState, from its operator metadata."""
+    for file in sorted((operator / "_metadata" / "v2").glob("[0-9]*")):
+        properties = json.loads(json.loads(file.read_text().split("\n", 1)[1]).get("operatorPropertiesJson") or "{}")
+        return [variable["stateName"] for variable in properties.get("stateVariables", [])]
+    return []
+
+
+def reads(checkpoint: Path) -> Iterator[Read]:
+    """Every operator, store and committed batch, both sides of joins, and all changes."""
+    committed = batches(checkpoint / "commits")
+    operators = sorted((f for f in (checkpoint / "state").iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
+    for operator in operators:
+        names = stores(operator)
+        sides = ["left", "right"] if len(names) > 1 else []
+        for variable in state_variables(operator) or [None]:
+            for name in names:
+                for batch in committed:
+                    yield Read(int(operator.name), name, batch, state_variable=variable)
+                feed = (committed[0], committed[-1])
+                yield Read(int(operator.name), name, committed[-1], change_feed=feed, state_variable=variable)
+        for side in sides:
+            for batch in committed:
+                yield Read(int(operator.name), "default", batch, join_side=side)
+
+
+def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path) -> dict[str, Any]:
+    """Writes the rows of one read and returns its entry in case.json."""
+    entry: dict[str, Any] = {"file": None, **asdict(read), "read_by": pyspark.__version__}
+    try:
+        write_rows(entry, read.frame(spark, checkpoint), truth / read.name)
+    except Exception as error:  # noqa: BLE001 (what Spark cannot read is a fact to be kept)
+        entry["error"] = reason(error)
+        if "FORMAT_VALIDATION_FAILURE" in entry["error"]:
+            spark.conf.set(VALIDATION, "false")
+            entry["format_validation"] = False
+            write_rows(entry, read.frame(spark, checkpoint), truth / read.name)
+            spark.conf.unset(VALIDATION)
+    return entry
+
+
+def write_rows(entry: dict[str, Any], frame: DataFrame, path: Path) -> None:
+    """Adds the schemas to an entry and writes path.arrow, and path.rows.json where Arrow alone does not tell all."""
+    entry |= {f"{part}_schema": frame.schema[part].dataType.jsonValue() for part in ("key", "value")}
+    if entry["join_side"]:
+        # The reader's rows have one field more than their schema says (matched), over which to_json falls.
+        frame = frame.withColumn(
+            "value", F.struct(*[F.col(f"value.`{name}`") for name in frame.select("value.*").columns])
+        )
+    if not has_map(frame.schema["key"].dataType):
+        frame = frame.withColumn("key_hash", F.hash("key"))
+    frame = frame.select(*[name for name in ORDER if name in frame.columns])
+    plain, casts = projected(frame)
+    if casts:
+        entry["projected"], entry["rows"] = casts, f"{path.name}.rows.json"
+        parts = [name for name in frame.columns if name != "key_hash"]
+        lines = sorted(row[0] for row in frame.select(F.to_json(F.struct(*parts))).collect())
+        path.with_name(entry["rows"]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    table = to_arrow(plain, frame.schema)
+    entry["file"], entry["num_rows"] = f"{path.name}.arrow", table.num_rows
+    with pa.OSFile(str(path.with_name(entry["file"])), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+
+
+def has_map(schema: StructType) -> bool:
+    return '"type":"map"' in schema.json()
+
+
+def reason(error: Exception) -> str:
+    """The innermost cause of an error, without its stack."""
+    text = str(error)
+    causes = re.findall(r"^\s*(?:Caused by: |: )(.*)$", text, flags=re.MULTILINE)
+    return f"{type(error).__name__}: {causes[-1] if causes else text.splitlines()[0]}"[:500]
+
+
+ORDER = ["batch_id", "change_type", "key", "value", "partition_id", "key_hash"]
+
+
+def projected(frame: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+    """Casts what toArrow does not support to strings; fields get names by their place, as several may share one."""
+    casts: dict[str, str] = {}
+    for part in ("key", "value"):
+        fields = []
+        for place, field in enumerate(frame.schema[part].dataType.fields):
+            written = field.dataType.simpleString()
+            if NOT_IN_ARROW.search(field.dataType.json() + json.dumps(field.dataType.jsonValue())):
+                casts[f"{part}.{field.name}"] = "CAST(... AS STRING)"
+                written = "string"
+            fields.append(f"`_{place}`: {written}")
+        if fields:
+            frame = frame.withColumn(part, F.col(part).cast(f"struct<{','.join(fields)}>"))
+    return frame, casts
+
+
+def to_arrow(frame: DataFrame, named: StructType) -> pa.Table:
+    """The rows in one batch, key and value with the names of their fields back."""
+    table = frame.toArrow().combine_chunks()
+    for part in ("key", "value"):
+        place = table.schema.get_field_index(part)
+        column = table.column(place).combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        names = named[part].dataType.names
+        if not names:
+            continue
+        fields = [column.type.field(i).with_name(name) for i, name in enumerate(names)]
+        values = [column.field(i) for i in range(len(names))]
+        rows = pa.StructArray.from_arrays(values, fields=fields, mask=column.is_null())
+        table = table.set_column(place, pa.field(part, rows.type), rows)
+    return table
+
+
+def main(folder: Path, names: list[str]) -> None:
+    spark = start(folder, None, {"spark.sql.timeType.enabled": "true"})
+    for name in names:
+        checkpoint, truth = folder / name / "checkpoint", folder / name / "truth"
+        shutil.rmtree(truth, ignore_errors=True)
+        truth.mkdir()
+        about = json.loads((folder / name / "case.json").read_text(encoding="utf-8"))
+        committed = batches(checkpoint / "commits")
+        about |= {
+            "operators": [
+                {"operator_id": number, "operator_name": operator, "stores": stores(checkpoint / "state" / str(number))}
+                for number, operator in enumerate(about.pop("operator_names"))
+            ],
+            "committed_batches": committed,
+            "unfinished_batches": [b for b in batches(checkpoint / "offsets") if b not in committed],
+            "reads": [write(spark, read, checkpoint, truth) for read in reads(checkpoint)],
+        }
+        (truth / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        failed = [
+            f"{read['operator_id']} {read['store_name']}: {read['error']}" for read in about["reads"] if "error" in read
+        ]
+        print(
+            "read",
+            name,
+            f"{len(about['reads'])} reads, {len(failed)} failed",
+            *sorted(set(failed)),
+            sep="\n  ",
+            flush=True,
+        )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
