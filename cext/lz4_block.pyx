@@ -1,0 +1,249 @@
+"""lz4-java's block stream (LZ4BlockOutputStream), the codec lz4 of Spark.
+
+    8 bytes   "LZ4Block"
+    1 byte    high nibble: 1 = raw, 2 = lz4; low nibble: log2(largest raw length) - 10
+    int32 LE  length of the body
+    int32 LE  length of the body once decoded (raw length)
+    int32 LE  xxHash32(decoded body, seed 0x9747B28C) & 0x0FFFFFFF
+    bytes     body
+
+A block of two lengths 0 and check 0 ends a stream, and another stream may follow it. Spark writes 32 KiB a block.
+"""
+import ctypes
+
+import lz4.block
+
+from hdfsstore.errors import CorruptFileError
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint32_t, uint8_t, uintptr_t
+from libc.string cimport memcmp, memcpy, memmove
+
+from byteorder cimport load_le32, store_le32
+from xxh32 cimport xxh32
+
+cdef enum:
+    HEADER_SIZE = 21
+    RAW = 0x10
+    LZ4 = 0x20
+    SEED = 0x9747B28C
+    CHECK_MASK = 0x0FFFFFFF
+    INPUT_SIZE = 256 * 1024
+    BLOCK_SIZE = 32 * 1024
+    BLOCK_SIZE_NIBBLE = 15 - 10
+
+cdef const char* MAGIC = b"LZ4Block"
+
+ctypedef int (*Decompress)(const char* source, char* target, int size, int capacity) noexcept nogil
+
+
+cdef int decompress_by_python(const char* source, char* target, int size, int capacity) noexcept with gil:
+    try:
+        decoded = lz4.block.decompress(source[:size], uncompressed_size=capacity)
+    except lz4.block.LZ4BlockError:
+        return -1
+    memcpy(target, <const char*> decoded, len(decoded))
+    return <int> len(decoded)
+
+
+# python-lz4's function is liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
+# threads a third of their speed. Where the module carries or links liblz4 visibly (ELF, Mach-O), we call that directly.
+cdef Decompress decompress_safe = decompress_by_python
+try:
+    decompress_safe = <Decompress> <uintptr_t> ctypes.cast(
+        ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe, ctypes.c_void_p
+    ).value
+except (AttributeError, OSError):
+    pass  # decompress_by_python it is
+
+
+cdef struct Block:
+    int method
+    uint32_t size
+    uint32_t raw_size
+    uint32_t check
+
+
+cdef enum Step:
+    FULL
+    INPUT_NEEDED
+    SPILL_NEEDED
+    BAD_MAGIC
+    BAD_HEADER
+    BAD_BODY
+    BAD_CHECK
+
+cdef dict PROBLEMS = {
+    BAD_MAGIC: "no lz4 block begins here",
+    BAD_HEADER: "the header of this lz4 block contradicts itself",
+    BAD_BODY: "the body of this lz4 block does not decode to its declared length",
+    BAD_CHECK: "the checksum of this lz4 block does not match its bytes",
+}
+
+
+cdef class Lz4BlockReader:
+    cdef object raw
+    cdef str path
+    cdef Decompress decompress
+    # Compressed bytes: input[position:end] is still to be decoded; input[0] is at this offset in the file.
+    cdef bytearray input
+    cdef uint8_t* compressed  # input's bytes, for use without the GIL
+    cdef Py_ssize_t position, end
+    cdef int64_t offset
+    # A decoded block that did not fit into the caller's buffer: spill[spilled:] is still to be handed out.
+    cdef bytearray spill
+    cdef Py_ssize_t spilled
+    cdef bint ended  # the last block read was an end mark
+
+    def __cinit__(self, raw, str path, *, bint portable=False):
+        self.raw = raw
+        self.path = path
+        self.decompress = decompress_by_python if portable else decompress_safe
+        self.input = bytearray(INPUT_SIZE)
+        self.compressed = <uint8_t*> <char*> self.input
+        self.position = self.end = self.offset = self.spilled = 0
+        self.spill = bytearray()
+        self.ended = False
+
+    def readinto(self, buffer):
+        cdef Py_buffer view
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            return self.fill(<uint8_t*> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef Py_ssize_t fill(self, uint8_t* target, Py_ssize_t room) except -1:
+        cdef Py_ssize_t filled = self.unspill(target, room)
+        cdef Step step
+        cdef Block block
+        cdef uint8_t* spill
+        while filled < room:
+            with nogil:
+                step = self.decode(target, room, &filled)
+            if step == SPILL_NEEDED:
+                self.parse_header(&block)
+                self.spill = bytearray(block.raw_size)
+                self.spilled = block.raw_size
+                spill = <uint8_t*> <char*> self.spill
+                with nogil:
+                    step = self.decode_block(&block, spill)
+                if step == FULL:
+                    self.spilled = 0
+                    filled += self.unspill(target + filled, room - filled)
+            if step == INPUT_NEEDED and not self.read_input():
+                if self.ended and self.position == self.end:
+                    break
+                raise CorruptFileError("the lz4 stream is cut off", self.path, self.offset + self.end)
+            if step in PROBLEMS:
+                raise CorruptFileError(PROBLEMS[step], self.path, self.offset + self.position)
+        return filled
+
+    cdef Step decode(self, uint8_t* target, Py_ssize_t room, Py_ssize_t* filled) noexcept nogil:
+        cdef Block block
+        cdef Step step
+        while filled[0] < room:
+            step = self.parse_header(&block)
+            if step != FULL:
+                return step
+            if block.raw_size == 0:
+                self.position += HEADER_SIZE
+                self.ended = True
+                continue
+            if block.raw_size > room - filled[0]:
+                return SPILL_NEEDED
+            step = self.decode_block(&block, target + filled[0])
+            if step != FULL:
+                return step
+            filled[0] += block.raw_size
+        return FULL
+
+    cdef Step parse_header(self, Block* block) noexcept nogil:
+        """The next block, all of which is then in self.input and whose lengths can be believed."""
+        cdef Py_ssize_t there = self.end - self.position
+        cdef const uint8_t* p = self.compressed + self.position
+        if there < HEADER_SIZE:
+            return INPUT_NEEDED
+        if memcmp(p, MAGIC, 8) != 0:
+            return BAD_MAGIC
+        block.method = p[8] & 0xF0
+        block.size = load_le32(p + 9)
+        block.raw_size = load_le32(p + 13)
+        block.check = load_le32(p + 17)
+        if (
+            (block.method != RAW and block.method != LZ4)
+            or block.raw_size > <uint32_t> 1 << ((p[8] & 0x0F) + 10)
+            or (block.raw_size == 0 and (block.size != 0 or block.check != 0))
+            or (block.method == RAW and block.size != block.raw_size)
+            # An lz4 body adds at most 1/255 to what it cannot compress, and no byte of it decodes to more than 255.
+            or block.size > block.raw_size + block.raw_size // 255 + 16
+            or block.raw_size // 255 > block.size
+        ):
+            return BAD_HEADER
+        return INPUT_NEEDED if there - HEADER_SIZE < block.size else FULL
+
+    cdef Step decode_block(self, const Block* block, uint8_t* target) noexcept nogil:
+        cdef const uint8_t* body = self.compressed + self.position + HEADER_SIZE
+        if block.method == RAW:
+            memcpy(target, body, block.size)
+        elif self.decompress(<const char*> body, <char*> target, block.size, block.raw_size) != <int> block.raw_size:
+            return BAD_BODY
+        if xxh32(target, block.raw_size, SEED) & CHECK_MASK != block.check:
+            return BAD_CHECK
+        self.position += HEADER_SIZE + block.size
+        self.ended = False
+        return FULL
+
+    cdef bint read_input(self) except -1:
+        """Reads more compressed bytes behind those that are there; False at the end of the file."""
+        cdef Py_ssize_t left = self.end - self.position
+        memmove(self.compressed, self.compressed + self.position, left)
+        self.offset += self.position
+        self.position = 0
+        self.end = left
+        if left == len(self.input):  # a block larger than the buffer, all of it really there so far
+            self.input = self.input + bytearray(left)
+            self.compressed = <uint8_t*> <char*> self.input
+        cdef Py_ssize_t size = self.raw.readinto(memoryview(self.input)[left:])
+        if not 0 <= size <= len(self.input) - left:
+            raise ValueError(f"readinto of {self.raw!r} returned {size}")
+        self.end += size
+        return size > 0
+
+    cdef Py_ssize_t unspill(self, uint8_t* target, Py_ssize_t room) noexcept:
+        cdef Py_ssize_t size = min(room, len(self.spill) - self.spilled)
+        if size > 0:
+            memcpy(target, <char*> self.spill + self.spilled, size)
+            self.spilled += size
+        return size
+
+
+def compress(data):
+    cdef uint8_t[HEADER_SIZE] header
+    cdef const uint8_t[::1] block
+    cdef bytes body
+    parts = []
+    whole = memoryview(data).cast("B")
+    memcpy(header, MAGIC, 8)
+    for start in range(0, len(whole), BLOCK_SIZE):
+        block = whole[start:start + BLOCK_SIZE]
+        body = lz4.block.compress(block, store_size=False)
+        header[8] = LZ4 | BLOCK_SIZE_NIBBLE
+        if len(body) >= len(block):
+            body = bytes(block)
+            header[8] = RAW | BLOCK_SIZE_NIBBLE
+        store_le32(header + 9, <uint32_t> len(body))
+        store_le32(header + 13, <uint32_t> len(block))
+        store_le32(header + 17, xxh32(&block[0], len(block), SEED) & CHECK_MASK)
+        parts += (header[:HEADER_SIZE], body)
+    parts += (MAGIC, bytes((RAW | BLOCK_SIZE_NIBBLE,)), bytes(12))
+    return b"".join(parts)
+
+
+def xxhash32(data, uint32_t seed=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return xxh32(<const uint8_t*> view.buf, view.len, seed)
+    finally:
+        PyBuffer_Release(&view)

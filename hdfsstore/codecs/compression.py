@@ -1,0 +1,151 @@
+"""The compression codecs of spark.sql.streaming.stateStore.compression.codec, by Spark's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+import pyarrow as pa
+
+from hdfsstore._cext import lz4_block
+from hdfsstore.codecs.block_streams import LzfReader, Raw, SnappyReader, compress_lzf, compress_snappy
+from hdfsstore.errors import CorruptFileError, StateStoreError
+
+if TYPE_CHECKING:
+    import io
+
+    from typing_extensions import Buffer
+
+_WINDOW_SIZE = 1 << 20
+
+
+class Reader(Protocol):
+    """A stream of decompressed bytes, for one thread at a time."""
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fills as much of the buffer as there is; 0 only at the end of the stream."""
+
+
+class ZstdReader:
+    """Reads one zstd frame after the other, as Spark's ZstdCompressionCodec writes them.
+
+    The decoder's memory is bounded by zstd's own default: a frame with a window over 128 MiB is refused.
+    """
+
+    def __init__(self, raw: Raw, path: str) -> None:
+        self._input = _ZstdInput(raw)
+        self._path = path
+        self._stream = pa.CompressedInputStream(pa.PythonFile(cast("io.IOBase", self._input), mode="r"), "zstd")
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fills as much of the buffer as there is; 0 only at the end of the stream."""
+        try:
+            filled: int = self._stream.readinto(buffer)
+        except OSError as error:
+            if self._input.error is not None:
+                raise self._input.error from None
+            raise CorruptFileError(f"the zstd stream is damaged ({error})", self._path, self._input.offset) from error
+        if self._input.size == 0 and filled == 0 and memoryview(buffer).nbytes:
+            raise CorruptFileError("the zstd stream is cut off", self._path, 0)
+        return filled
+
+
+class _ZstdInput:
+    """What pyarrow.PythonFile asks of a file, and where in it a problem was."""
+
+    closed = False
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self.offset = 0  # of the bytes read last
+        self.size = 0  # of all that were read
+        self.error: OSError | None = None
+
+    def read(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        try:
+            data = data[: self._raw.readinto(data)]
+        except OSError as error:
+            self.error = error
+            raise
+        self.offset = self.size
+        self.size += len(data)
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The caller of open_reader closes what it opened."""
+
+
+def _compress_zstd(data: Buffer) -> bytes:
+    compressed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
+    return compressed
+
+
+class _Codec(NamedTuple):
+    reader: Callable[[Raw, str], Reader]
+    compress: Callable[[Buffer], bytes]
+
+
+_CODECS = {
+    "lz4": _Codec(lz4_block.Lz4BlockReader, lz4_block.compress),
+    "lzf": _Codec(LzfReader, compress_lzf),
+    "snappy": _Codec(SnappyReader, compress_snappy),
+    "zstd": _Codec(ZstdReader, _compress_zstd),
+}
+CODECS = tuple(_CODECS)
+
+# Spark takes the class of a codec in the place of its short name.
+_CLASSES = {f"org.apache.spark.io.{prefix}CompressionCodec": prefix.lower() for prefix in ("LZ4", "LZF", "Snappy")}
+_CLASSES["org.apache.spark.io.ZStdCompressionCodec"] = "zstd"
+
+
+def open_reader(codec: str, raw: Raw, *, path: str) -> Reader:
+    """The decompressed bytes of raw.
+
+    Args:
+        codec: one of CODECS, in any case, or the class name that Spark takes in its place.
+        raw: the compressed bytes; it stays the caller's to close.
+        path: the file's name in errors.
+
+    Returns:
+        A reader, whose readinto raises CorruptFileError with the offset in the compressed bytes. zstd (as Spark writes
+        it), snappy and lzf have no checksums: damage there can decode to other bytes.
+
+    Raises:
+        StateStoreError: there is no such codec.
+        CorruptFileError: raw does not even begin like a stream of that codec.
+    """
+    return _codec(codec).reader(raw, path)
+
+
+def compress(codec: str, data: Buffer) -> bytes:
+    """data as Spark would write it with that codec."""
+    return _codec(codec).compress(data)
+
+
+def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: int | None = None) -> bytes:
+    """All the bytes that data decompresses to.
+
+    Raises:
+        CorruptFileError: data is damaged, or is more than max_bytes once decompressed.
+    """
+    reader = open_reader(codec, pa.BufferReader(data), path=path)
+    window = memoryview(bytearray(_WINDOW_SIZE))
+    result = bytearray()
+    while size := reader.readinto(window):
+        result += window[:size]
+        if max_bytes is not None and len(result) > max_bytes:
+            raise CorruptFileError(f"more than {max_bytes} bytes come out of the {codec} stream", path)
+    return bytes(result)
+
+
+def _codec(name: str) -> _Codec:
+    try:
+        return _CODECS[_CLASSES.get(name, name.lower())]
+    except KeyError:
+        raise StateStoreError(
+            f"there is no compression codec {name!r}", remedy=f"Spark's are {', '.join(CODECS)}"
+        ) from None
