@@ -7,6 +7,10 @@ them.
     slot     uint64: hash bits 32..63 | entry index + 1, 0 = free; open addressing, at most half full
     entry    uint64 hash | int64 offset in the arena | int32 size
     arena    the key bytes, one after another
+    filter   8 bits a slot, so 16 a key or more: the bit of each key's hash is set
+
+The filter is what most keys of a snapshot meet: one bit in a table an eighth the size, nearly always unset, and no
+branch that the processor could not foresee.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -25,19 +29,25 @@ cdef struct Entry:
 
 
 cdef inline uint64_t hash_key(const uint8_t* key, int32_t size, uint64_t seed) noexcept nogil:
-    # Multiply and fold a word at a time; keys are rows, so nearly always whole words.
-    cdef uint64_t h = seed ^ <uint64_t> size, tail = 0
-    while size >= 8:
-        h = (h ^ load_le64(key)) * <uint64_t> 0x9E3779B97F4A7C15
-        h ^= h >> 29
+    # Keys are rows, so whole words: two at a time, whose products do not wait for each other, then one round of mixing.
+    cdef uint64_t h = seed ^ <uint64_t> size, tail
+    while size >= 16:
+        h = (h ^ (load_le64(key) ^ seed) * <uint64_t> 0x9E3779B97F4A7C15) * 5
+        h += rotated((load_le64(key + 8) ^ seed) * <uint64_t> 0xC2B2AE3D27D4EB4F)
+        key += 16
+        size -= 16
+    while size > 0:
+        tail = 0
+        memcpy(&tail, key, 8 if size >= 8 else size)
+        h = (h ^ rotated(tail)) * <uint64_t> 0x9E3779B97F4A7C15
         key += 8
         size -= 8
-    if size:
-        memcpy(&tail, key, size)
-        h = (h ^ tail) * <uint64_t> 0x9E3779B97F4A7C15
-        h ^= h >> 29
-    h *= <uint64_t> 0xBF58476D1CE4E5B9
-    return h ^ (h >> 32)
+    h = (h ^ (h >> 32)) * <uint64_t> 0xBF58476D1CE4E5B9
+    return h ^ (h >> 31)
+
+
+cdef inline uint64_t rotated(uint64_t x) noexcept nogil:
+    return (x << 32) | (x >> 32)
 
 
 cdef inline void move_span(int32_t* spans, Py_ssize_t to, Py_ssize_t at) noexcept nogil:
@@ -53,6 +63,7 @@ cdef class KeySet:
     """
 
     cdef uint64_t* slots
+    cdef uint8_t* filter
     cdef Entry* entries
     cdef uint8_t* arena
     cdef uint64_t mask, seed
@@ -64,6 +75,7 @@ cdef class KeySet:
 
     def __dealloc__(self):
         free(self.slots)
+        free(self.filter)
         free(self.entries)
         free(self.arena)
 
@@ -76,19 +88,31 @@ cdef class KeySet:
     cdef bint grow_slots(self) noexcept nogil:
         cdef uint64_t size = (self.mask + 1) * 2 if self.slots != NULL else 1024
         cdef uint64_t* slots = <uint64_t*> calloc(size, 8)
+        cdef uint8_t* filter = <uint8_t*> calloc(size, 1)
         cdef uint64_t at = 0
         cdef Py_ssize_t i
-        if slots == NULL:
+        if slots == NULL or filter == NULL:
+            free(slots)
+            free(filter)
             return False
         free(self.slots)
+        free(self.filter)
         self.slots = slots
+        self.filter = filter
         self.mask = size - 1
         for i in range(self.count):
             at = self.entries[i].hash & self.mask
             while slots[at]:
                 at = (at + 1) & self.mask
             slots[at] = (self.entries[i].hash & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> (i + 1)
+            self.mark(self.entries[i].hash)
         return True
+
+    cdef inline void mark(self, uint64_t h) noexcept nogil:
+        self.filter[(h >> 35) & self.mask] |= <uint8_t> (1 << ((h >> 32) & 7))
+
+    cdef inline bint may_hold(self, uint64_t h) noexcept nogil:
+        return (self.filter[(h >> 35) & self.mask] >> ((h >> 32) & 7)) & 1
 
     cdef bint append(self, uint64_t at, uint64_t h, const uint8_t* key, int32_t size) noexcept nogil:
         cdef Py_ssize_t capacity
@@ -114,6 +138,7 @@ cdef class KeySet:
         self.arena_size += size
         self.count += 1
         self.slots[at] = (h & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> self.count
+        self.mark(h)
         return True
 
     cdef uint64_t find(self, uint64_t h, const uint8_t* key, int32_t size, bint* found) noexcept nogil:
@@ -251,15 +276,16 @@ cdef class KeySet:
         cdef size_t key_address = keys.address, value_address = values.address
         cdef int32_t* key = <int32_t*> key_address
         cdef int32_t* value = <int32_t*> value_address
-        cdef bint found = False
+        cdef uint64_t h
+        cdef bint found
         if self.count == 0 or n == 0:
             return n
         with nogil:
             for i in range(n):
-                self.find(
-                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed),
-                    &data[0] + key[2 * i], key[2 * i + 1], &found,
-                )
+                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
+                found = self.may_hold(h)
+                if found:
+                    self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
                 if not found:
                     move_span(key, kept, i)
                     move_span(value, kept, i)
