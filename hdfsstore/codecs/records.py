@@ -1,0 +1,167 @@
+"""Reads a delta or snapshot file record by record, in windows of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from hdfsstore._cext.records import RecordParser
+from hdfsstore.codecs.compression import open_reader
+from hdfsstore.errors import CorruptFileError, StateStoreError
+
+FileKind = Literal["delta", "snapshot"]
+
+# Large enough that the cost of a call per window vanishes, small enough to stay in a core's second-level cache.
+WINDOW_BYTES = 1 << 20
+MAX_RECORD_BYTES = 256 << 20
+
+
+class Input(Protocol):
+    """What a file is read from: bytes into a buffer, 0 at the end."""
+
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """How the files of a store are written: what Spark's offset log pins for the life of a checkpoint.
+
+    Attributes:
+        compression_codec: lz4, zstd, snappy or lzf (spark.sql.streaming.stateStore.compression.codec).
+        row_checksums: whether rows carry checksums (spark.sql.streaming.stateStore.rowChecksum.enabled).
+        max_record_bytes: a key or value that declares more bytes than this is refused.
+    """
+
+    compression_codec: str = "lz4"
+    row_checksums: bool = False
+    max_record_bytes: int = MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some consecutive records: spans (pairs of int32: offset in `data`, size; -1 = tombstone) of keys and of values.
+
+    The buffers are used again for the next window.
+
+    Attributes:
+        path: the file that the records are from.
+        position: where `data` starts in the file's decompressed bytes.
+    """
+
+    data: memoryview
+    keys: pa.Buffer
+    values: pa.Buffer
+    path: str
+    position: int
+
+    def __len__(self) -> int:
+        return int(self.keys.size) // 8
+
+    def first(self, count: int) -> Window:
+        """The first `count` records."""
+        return self.slice(0, count)
+
+    def slice(self, start: int, count: int) -> Window:
+        """`count` records from `start` on."""
+        keys, values = self.keys.slice(start * 8, count * 8), self.values.slice(start * 8, count * 8)
+        return Window(self.data, keys, values, self.path, self.position)
+
+    def locate(self, error: StateStoreError) -> StateStoreError:
+        """The same error, its offset in `data` turned into one in the file."""
+        return locate(error, self.path, self.position)
+
+
+def locate(error: StateStoreError, path: str, position: int) -> StateStoreError:
+    """The same error, naming `path`, its offset counted from the start of the decompressed file."""
+    offset = None if error.offset is None else error.offset + position
+    message = error.message if offset is None else f"{error.message} (offset counted in the decompressed bytes)"
+    return type(error)(message, path, offset, error.remedy)
+
+
+def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: str) -> Iterator[Window]:
+    """Yields all records of a file, in windows of about WINDOW_BYTES (more only for a record that is larger).
+
+    Raises:
+        CorruptFileError: the file is damaged or ends before its end mark.
+        StateStoreError: a record is larger than the format allows.
+    """
+    reader = open_reader(file_format.compression_codec, raw, path=path)
+    parser = _parser(file_format, kind)
+    window = memoryview(bytearray(WINDOW_BYTES))
+    filled = position = 0
+    while True:
+        read = reader.readinto(window[filled:])
+        filled += read
+        count = _parse(parser, window, filled, path, position)
+        if count:
+            yield Window(window, parser.keys, parser.values, path, position)
+        consumed = parser.consumed
+        if parser.ended:
+            return
+        if read == 0:
+            raise _truncated(path, position + filled)
+        if consumed == 0 and filled == len(window):
+            # One record fills the window: it grows with the bytes that really come, not by what they declare.
+            grown = memoryview(bytearray(2 * len(window)))
+            grown[:filled] = window
+            window = grown
+        else:
+            window[: filled - consumed] = window[consumed:filled]
+            filled -= consumed
+            position += consumed
+
+
+def read_records(raw: Input, file_format: RecordFormat, kind: FileKind, path: str) -> Window:
+    """All records of a file as one window, for what needs them from last to first; memory: the decompressed file.
+
+    Raises:
+        CorruptFileError: the file is damaged or ends before its end mark.
+        StateStoreError: a record is larger than the format allows, or the file decompresses to 2 GiB or more.
+    """
+    reader = open_reader(file_format.compression_codec, raw, path=path)
+    parser = _parser(file_format, kind)
+    window = memoryview(bytearray(WINDOW_BYTES))
+    filled = 0
+    while read := reader.readinto(window[filled:]):
+        filled += read
+        if filled == len(window):
+            if filled >= 1 << 30:
+                raise StateStoreError(
+                    "the delta decompresses to 1 GiB or more, which is more than can be read at once",
+                    path,
+                    remedy="Let the query write a snapshot, or read a version that has one behind this delta",
+                )
+            grown = memoryview(bytearray(2 * filled))
+            grown[:filled] = window
+            window = grown
+    _parse(parser, window, filled, path, 0)
+    if not parser.ended:
+        raise _truncated(path, filled)
+    return Window(window, parser.keys, parser.values, path, 0)
+
+
+def _parser(file_format: RecordFormat, kind: FileKind) -> RecordParser:
+    return RecordParser(
+        row_checksums=file_format.row_checksums,
+        tombstones=kind == "delta",
+        max_record_bytes=file_format.max_record_bytes,
+    )
+
+
+def _parse(parser: RecordParser, window: memoryview, filled: int, path: str, position: int) -> int:
+    try:
+        return parser.parse(window, filled)
+    except StateStoreError as error:
+        raise locate(error, path, position) from None
+
+
+def _truncated(path: str, position: int) -> CorruptFileError:
+    return CorruptFileError(
+        "the file ends before its end mark (offset counted in the decompressed bytes)",
+        path,
+        position,
+        "It was cut off: restore it, or read a batch whose snapshot and deltas do not need it",
+    )

@@ -1,0 +1,1 @@
+"""The backend of Spark's HDFSBackedStateStoreProvider: delta and snapshot files."""

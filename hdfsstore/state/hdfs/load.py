@@ -1,0 +1,156 @@
+"""Loads a version of a store's partition: the newest usable snapshot at or before it, then every delta after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import TypeVar
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore._cext.key_set import KeySet
+from hdfsstore.codecs.records import RecordFormat, Window, read_records, read_windows
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, StateStoreError
+from hdfsstore.fs import Input, open_input
+from hdfsstore.state.hdfs.files import Chain, StateFiles
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# How often a folder is listed anew when files vanish between listing and opening (a running query's maintenance).
+LISTINGS = 3
+# Decoding is columnar: rows of a delta are handed on in slices of about a window's worth.
+SLICE_RECORDS = 16_384
+
+
+class PartitionLoader:
+    """Reads versions of one partition of a store.
+
+    Args:
+        fs: the filesystem of the checkpoint.
+        folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
+        file_format: how the store's files are written.
+    """
+
+    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._format = file_format
+
+    def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
+        """The state at `version`, each key once, as `convert` of one window of records after the other.
+
+        A damaged snapshot is passed over with a warning, where an older one and the deltas after it are there.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: a delta is damaged, or every snapshot is.
+        """
+        return self._retry(version, lambda files: self._load(files, version, convert))
+
+    def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
+        """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
+
+        Memory: a window, and the keys and the largest of the deltas.
+        """
+        with ExitStack() as stack:
+            yield from self._retry(version, lambda files: self._open(files, version, convert, stack))
+
+    def changes(self, version: int, convert: Callable[[Window], T]) -> list[T]:
+        """Every record of the delta of `version`, in its order."""
+
+        def read(files: StateFiles) -> list[T]:
+            if version not in files.deltas:
+                files.chain(version)  # Says why: not written yet, or removed by retention.
+                raise BatchNotAvailableError(
+                    f"there is no delta of version {version}, only a snapshot", files.folder, remedy="Read its state"
+                )
+            with closing(self._input(files, version, "delta")) as raw:
+                windows = read_windows(raw, self._format, "delta", files.path(version, "delta"))
+                return [convert(window) for window in windows]
+
+        return self._retry(version, read)
+
+    def _retry(self, version: int, attempt: Callable[[StateFiles], T]) -> T:
+        for _ in range(LISTINGS):
+            files = StateFiles.list(self._fs, self._folder)
+            try:
+                return attempt(files)
+            except FileNotFoundError as error:
+                log.info("%s vanished while version %d was read: listing %s again", error, version, self._folder)
+        raise BatchNotAvailableError(
+            f"files of version {version} vanished {LISTINGS} times while it was read: retention passed it",
+            self._folder,
+            remedy="Read a later batch, or let the query retain more (spark.sql.streaming.minBatchesToRetain)",
+        )
+
+    def _load(self, files: StateFiles, version: int, convert: Callable[[Window], T]) -> list[T]:
+        chain = files.chain(version)
+        while True:
+            try:
+                with ExitStack() as stack:
+                    return [convert(window) for window in self._windows(files, chain, stack)]
+            except CorruptFileError as error:
+                chain = self._older(files, chain, version, error)
+
+    def _open(self, files: StateFiles, version: int, convert: Callable[[Window], T], stack: ExitStack) -> Iterator[T]:
+        chain = files.chain(version)
+        while chain.snapshot is not None:
+            try:
+                self._verify(files, chain.snapshot)
+                break
+            except CorruptFileError as error:
+                chain = self._older(files, chain, version, error)
+        return map(convert, self._windows(files, chain, stack))
+
+    def _older(self, files: StateFiles, chain: Chain, version: int, error: CorruptFileError) -> Chain:
+        """The chain from the snapshot before, when it is the snapshot that is damaged; else the error."""
+        if chain.snapshot is None or error.path != files.path(chain.snapshot, "snapshot"):
+            raise error
+        try:
+            older = files.chain(version, below=chain.snapshot)
+        except StateStoreError as missing:
+            raise error from missing
+        base = "the empty store" if older.snapshot is None else f"snapshot {older.snapshot}"
+        log.warning("%s; going on from %s and the deltas after it", error, base)
+        return older
+
+    def _verify(self, files: StateFiles, snapshot: int) -> None:
+        path = files.path(snapshot, "snapshot")
+        with closing(self._input(files, snapshot, "snapshot")) as raw:
+            for _ in read_windows(raw, self._format, "snapshot", path):
+                pass
+            raw.finish()
+
+    def _windows(self, files: StateFiles, chain: Chain, stack: ExitStack) -> Iterator[Window]:
+        """Each key's newest record: the deltas from the newest back, then what the snapshot has besides.
+
+        All files are open before this returns, so none of them can vanish later.
+        """
+        inputs = [(v, stack.enter_context(closing(self._input(files, v, "delta")))) for v in reversed(chain.deltas)]
+        base = None
+        if chain.snapshot is not None:
+            base = stack.enter_context(closing(self._input(files, chain.snapshot, "snapshot")))
+        return self._decided(files, chain, inputs, base)
+
+    def _decided(
+        self, files: StateFiles, chain: Chain, deltas: list[tuple[int, Input]], base: Input | None
+    ) -> Iterator[Window]:
+        decided = KeySet(seed=hash(files.folder))
+        for version, raw in deltas:
+            records = read_records(raw, self._format, "delta", files.path(version, "delta"))
+            raw.finish()
+            kept = decided.keep_newest(records.data, records.keys, records.values)
+            for start in range(0, kept, SLICE_RECORDS):
+                yield records.slice(start, min(SLICE_RECORDS, kept - start))
+        if base is not None and chain.snapshot is not None:
+            path = files.path(chain.snapshot, "snapshot")
+            for window in read_windows(base, self._format, "snapshot", path):
+                kept = decided.keep_absent(window.data, window.keys, window.values)
+                if kept:
+                    yield window.first(kept)
+            base.finish()
+
+    def _input(self, files: StateFiles, version: int, kind: str) -> Input:
+        return open_input(self._fs, files.path(version, kind), files.sizes)

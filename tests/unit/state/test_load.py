@@ -1,0 +1,161 @@
+"""Loading versions from a partition that a real Spark wrote: snapshots 1 a few batches, 15 versions."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+
+from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
+from hdfsstore.state.hdfs.files import StateFiles
+from hdfsstore.state.hdfs.load import PartitionLoader
+
+SOURCE = Path(__file__).parents[2] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
+LAST = 15
+
+State = dict[bytes, bytes]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SOURCE, tmp_path / "0"))
+
+
+@pytest.fixture
+def snapshots(folder: Path) -> list[int]:
+    versions = sorted(int(path.stem) for path in folder.glob("*.snapshot"))
+    assert len(versions) >= 2
+    assert versions[-1] <= LAST
+    return versions
+
+
+def loader(folder: Path) -> PartitionLoader:
+    return PartitionLoader(LocalFileSystem(), str(folder), RecordFormat())
+
+
+def pairs(window: Window) -> list[tuple[bytes, bytes | None]]:
+    spans = [memoryview(spans).cast("i").tolist() for spans in (window.keys, window.values)]
+    data = bytes(window.data)
+    keys, values = (
+        [data[s[i] : s[i] + s[i + 1]] if s[i + 1] >= 0 else None for i in range(0, len(s), 2)] for s in spans
+    )
+    return list(zip(keys, values, strict=True))  # type: ignore[arg-type]
+
+
+def state(folder: Path, version: int) -> State:
+    rows = [pair for window in loader(folder).load(version, pairs) for pair in window]
+    streamed = [pair for window in loader(folder).stream(version, pairs) for pair in window]
+    assert sorted(rows) == sorted(streamed)
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)  # type: ignore[arg-type]
+
+
+def replayed(folder: Path, version: int) -> State:
+    """The state by applying every delta from the first on."""
+    result: State = {}
+    for v in range(1, version + 1):
+        for key, value in (pair for window in loader(folder).changes(v, pairs) for pair in window):
+            if value is None:
+                result.pop(key, None)
+            else:
+                result[key] = value
+    return result
+
+
+def cut(path: Path) -> None:
+    """Cuts the file and takes its side file away, so that the cut itself has to be found."""
+    path.with_name(f".{path.name}.crc").unlink()
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def flip(path: Path) -> None:
+    """Changes a byte and leaves the side file, which knows better."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_every_version_is_what_its_deltas_add_up_to(folder: Path, snapshots: list[int]) -> None:
+    assert snapshots
+    for version in range(LAST + 1):
+        assert state(folder, version) == replayed(folder, version)
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_snapshot_is_passed_over_with_a_warning(
+    folder: Path, snapshots: list[int], damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = state(folder, LAST)
+    damage(folder / f"{snapshots[-1]}.snapshot")
+    with caplog.at_level(logging.WARNING):
+        assert state(folder, LAST) == expected
+    assert f"{snapshots[-1]}.snapshot" in caplog.text
+    assert f"going on from snapshot {snapshots[-2]} and the deltas" in caplog.text
+
+
+def test_all_snapshots_damaged_leaves_the_deltas(folder: Path, snapshots: list[int]) -> None:
+    expected = state(folder, LAST)
+    for version in snapshots:
+        cut(folder / f"{version}.snapshot")
+    assert state(folder, LAST) == expected
+
+
+def test_a_damaged_snapshot_without_a_way_around_is_an_error(folder: Path, snapshots: list[int]) -> None:
+    for version in snapshots:
+        cut(folder / f"{version}.snapshot")
+    (folder / "1.delta").unlink()
+    with pytest.raises(CorruptFileError, match=rf"/{snapshots[0]}\.snapshot"):
+        state(folder, LAST)
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_delta_is_an_error(folder: Path, damage: Callable[[Path], None]) -> None:
+    version = max(int(path.stem) for path in folder.glob("*.delta"))
+    for snapshot in folder.glob("*.snapshot"):
+        snapshot.unlink()
+    damage(folder / f"{version}.delta")
+    with pytest.raises(CorruptFileError, match=rf"/{version}\.delta"):
+        state(folder, version)
+
+
+def test_a_missing_delta_is_an_error(folder: Path, snapshots: list[int]) -> None:
+    (folder / f"{snapshots[0] - 1}.delta").unlink()
+    with pytest.raises(MissingFileError, match=rf"/{snapshots[0] - 1}\.delta"):
+        state(folder, snapshots[0] - 1)
+    assert state(folder, LAST)  # A later snapshot does not need it.
+
+
+def test_files_that_vanish_after_the_listing_are_listed_anew(
+    folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = state(folder, LAST)
+    stale = StateFiles.list(LocalFileSystem(), str(folder))
+    (folder / f"{snapshots[-1]}.snapshot").unlink()
+    listings = iter([stale, stale])
+    fresh = StateFiles.list
+    monkeypatch.setattr(StateFiles, "list", lambda fs, path: next(listings, None) or fresh(fs, path))
+    rows = [pair for window in loader(folder).load(LAST, pairs) for pair in window]
+    assert dict(rows) == expected
+
+
+def test_files_that_go_on_vanishing_end_with_a_word_on_retention(
+    folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = StateFiles.list(LocalFileSystem(), str(folder))
+    (folder / f"{snapshots[-1]}.snapshot").unlink()
+    listings = []
+    monkeypatch.setattr(StateFiles, "list", lambda *_: listings.append(1) or stale)
+    with pytest.raises(BatchNotAvailableError, match="retention passed it"):
+        loader(folder).load(LAST, pairs)
+    assert len(listings) == 3
+
+
+def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]) -> None:
+    (folder / f"{snapshots[-1]}.delta").unlink()
+    with pytest.raises(BatchNotAvailableError, match="no delta of version"):
+        loader(folder).changes(snapshots[-1], pairs)
