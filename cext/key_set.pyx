@@ -1,11 +1,11 @@
 """The set of keys that newer files of a chain have already decided, exact to the byte.
 
-A chain is read from its newest delta back to its snapshot: the first record met for a key is the one that holds. So
-only the keys of the deltas are kept, and the snapshot, usually far larger and without duplicates, is streamed past
-them.
+A chain is read from its newest delta back to its snapshot, and in each delta the last record of a key is the one that
+holds. So a delta is passed twice, to note each key's last record and to keep those, and only the keys of deltas are
+held; the snapshot, usually far larger and without duplicates, is streamed past them.
 
     slot     uint64: hash bits 32..63 | entry index + 1, 0 = free; open addressing, at most half full
-    entry    uint64 hash | int64 offset in the arena | int32 size
+    entry    uint64 hash | int64 offset in the arena | int64 record: number of the key's deciding record | int32 size
     arena    the key bytes, one after another
     filter   8 bits a slot, so 16 a key or more: the bit of each key's hash is set
 
@@ -25,6 +25,7 @@ from byteorder cimport load_le64
 cdef struct Entry:
     uint64_t hash
     int64_t offset
+    int64_t record
     int32_t size
 
 
@@ -67,7 +68,7 @@ cdef class KeySet:
     cdef Entry* entries
     cdef uint8_t* arena
     cdef uint64_t mask, seed
-    cdef Py_ssize_t count, entry_capacity
+    cdef Py_ssize_t count, entry_capacity, settled
     cdef int64_t arena_size, arena_capacity
 
     def __cinit__(self, seed=0):
@@ -134,7 +135,7 @@ cdef class KeySet:
             self.arena_capacity = arena_capacity
         if size:
             memcpy(self.arena + self.arena_size, key, size)
-        self.entries[self.count] = Entry(h, self.arena_size, size)
+        self.entries[self.count] = Entry(h, self.arena_size, 0, size)
         self.arena_size += size
         self.count += 1
         self.slots[at] = (h & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> self.count
@@ -157,45 +158,73 @@ cdef class KeySet:
                     return at
             at = (at + 1) & self.mask
 
-    def keep_newest(self, const uint8_t[::1] data not None, keys not None, values not None):
-        """Keeps, of one delta's records, the last of each key that no newer file has decided, and remembers the keys.
+    def settle(self):
+        """Ends a file: the keys noted so far are decided, and no later `note` or `keep_noted` concerns them."""
+        self.settled = self.count
 
-        Tombstones are remembered and not kept. The kept spans are moved to the front of `keys` and `values`, in their
-        order.
+    def note(self, const uint8_t[::1] data not None, keys not None, int64_t first):
+        """Notes records of the file under way as the last ones so far of their keys, where no newer file has the key.
 
-        Returns:
-            The number of records kept.
+        Args:
+            data, keys: the records' keys.
+            first: number of the first record in its file.
         """
-        cdef Py_ssize_t n = keys.size // 8, i, kept = n
-        cdef size_t key_address = keys.address, value_address = values.address
-        cdef int32_t* key = <int32_t*> key_address
-        cdef int32_t* value = <int32_t*> value_address
+        cdef Py_ssize_t n = keys.size // 8, i, entry
+        cdef size_t address = keys.address
+        cdef const int32_t* key = <const int32_t*> address
         cdef uint64_t h, at = 0
         cdef bint found = False, failed = False
         if n == 0:
-            return 0
+            return
         with nogil:
-            for i in range(n - 1, -1, -1):
+            for i in range(n):
                 if not self.has_room() and not self.grow_slots():
                     failed = True
                     break
                 h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
                 at = self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
                 if found:
-                    continue
-                if not self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
+                    entry = <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
+                elif self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
+                    entry = self.count - 1
+                else:
                     failed = True
                     break
-                if value[2 * i + 1] >= 0:
-                    kept -= 1
-                    move_span(key, kept, i)
-                    move_span(value, kept, i)
-            for i in range(kept, n):
-                move_span(key, i - kept, i)
-                move_span(value, i - kept, i)
+                if entry >= self.settled:
+                    self.entries[entry].record = first + i
         if failed:
             raise MemoryError
-        return n - kept
+
+    def keep_noted(self, const uint8_t[::1] data not None, keys not None, values not None, int64_t first):
+        """Keeps the records that were noted as their keys' last and are no tombstones; arguments as in `note`.
+
+        The kept spans are moved to the front of `keys` and `values`, in their order.
+
+        Returns:
+            The number of records kept.
+        """
+        cdef Py_ssize_t n = keys.size // 8, i, entry, kept = 0
+        cdef size_t key_address = keys.address, value_address = values.address
+        cdef int32_t* key = <int32_t*> key_address
+        cdef int32_t* value = <int32_t*> value_address
+        cdef uint64_t at
+        cdef bint found = False
+        if self.count == 0 or n == 0:
+            return 0
+        with nogil:
+            for i in range(n):
+                if value[2 * i + 1] < 0:
+                    continue
+                at = self.find(
+                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed),
+                    &data[0] + key[2 * i], key[2 * i + 1], &found,
+                )
+                entry = <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
+                if found and entry >= self.settled and self.entries[entry].record == first + i:
+                    move_span(key, kept, i)
+                    move_span(value, kept, i)
+                    kept += 1
+        return kept
 
     def add(self, const uint8_t[::1] data not None, keys not None):
         """Adds keys that are not in the set yet; the first is at position len(set), and so on.

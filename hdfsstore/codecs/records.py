@@ -62,12 +62,9 @@ class Window:
 
     def first(self, count: int) -> Window:
         """The first `count` records."""
-        return self.slice(0, count)
-
-    def slice(self, start: int, count: int) -> Window:
-        """`count` records from `start` on."""
-        keys, values = self.keys.slice(start * 8, count * 8), self.values.slice(start * 8, count * 8)
-        return Window(self.data, keys, values, self.path, self.position)
+        return Window(
+            self.data, self.keys.slice(0, 8 * count), self.values.slice(0, 8 * count), self.path, self.position
+        )
 
     def locate(self, error: StateStoreError) -> StateStoreError:
         """The same error, its offset in `data` turned into one in the file."""
@@ -89,7 +86,11 @@ def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: st
         StateStoreError: a record is larger than the format allows.
     """
     reader = open_reader(file_format.compression_codec, raw, path=path)
-    parser = _parser(file_format, kind)
+    parser = RecordParser(
+        row_checksums=file_format.row_checksums,
+        tombstones=kind == "delta",
+        max_record_bytes=file_format.max_record_bytes,
+    )
     window = memoryview(bytearray(WINDOW_BYTES))
     filled = position = 0
     while True:
@@ -102,7 +103,12 @@ def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: st
         if parser.ended:
             return
         if read == 0:
-            raise _truncated(path, position + filled)
+            raise CorruptFileError(
+                "the file ends before its end mark (offset counted in the decompressed bytes)",
+                path,
+                position + filled,
+                "It was cut off: restore it, or read a batch whose snapshot and deltas do not need it",
+            )
         if consumed == 0 and filled == len(window):
             # One record fills the window: it grows with the bytes that really come, not by what they declare.
             grown = memoryview(bytearray(2 * len(window)))
@@ -114,54 +120,8 @@ def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: st
             position += consumed
 
 
-def read_records(raw: Input, file_format: RecordFormat, kind: FileKind, path: str) -> Window:
-    """All records of a file as one window, for what needs them from last to first; memory: the decompressed file.
-
-    Raises:
-        CorruptFileError: the file is damaged or ends before its end mark.
-        StateStoreError: a record is larger than the format allows, or the file decompresses to 2 GiB or more.
-    """
-    reader = open_reader(file_format.compression_codec, raw, path=path)
-    parser = _parser(file_format, kind)
-    window = memoryview(bytearray(WINDOW_BYTES))
-    filled = 0
-    while read := reader.readinto(window[filled:]):
-        filled += read
-        if filled == len(window):
-            if filled >= 1 << 30:
-                raise StateStoreError(
-                    "the delta decompresses to 1 GiB or more, which is more than can be read at once",
-                    path,
-                    remedy="Let the query write a snapshot, or read a version that has one behind this delta",
-                )
-            grown = memoryview(bytearray(2 * filled))
-            grown[:filled] = window
-            window = grown
-    _parse(parser, window, filled, path, 0)
-    if not parser.ended:
-        raise _truncated(path, filled)
-    return Window(window, parser.keys, parser.values, path, 0)
-
-
-def _parser(file_format: RecordFormat, kind: FileKind) -> RecordParser:
-    return RecordParser(
-        row_checksums=file_format.row_checksums,
-        tombstones=kind == "delta",
-        max_record_bytes=file_format.max_record_bytes,
-    )
-
-
 def _parse(parser: RecordParser, window: memoryview, filled: int, path: str, position: int) -> int:
     try:
         return parser.parse(window, filled)
     except StateStoreError as error:
         raise locate(error, path, position) from None
-
-
-def _truncated(path: str, position: int) -> CorruptFileError:
-    return CorruptFileError(
-        "the file ends before its end mark (offset counted in the decompressed bytes)",
-        path,
-        position,
-        "It was cut off: restore it, or read a batch whose snapshot and deltas do not need it",
-    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TypeVar
 
 from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.key_set import KeySet
-from hdfsstore.codecs.records import RecordFormat, Window, read_records, read_windows
+from hdfsstore.codecs.records import RecordFormat, Window, read_windows
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, StateStoreError
 from hdfsstore.fs import Input, open_input
 from hdfsstore.state.hdfs.files import Chain, StateFiles
@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 # How often a folder is listed anew when files vanish between listing and opening (a running query's maintenance).
 LISTINGS = 3
-# Decoding is columnar: rows of a delta are handed on in slices of about a window's worth.
-SLICE_RECORDS = 16_384
 
 
 class PartitionLoader:
@@ -52,7 +50,7 @@ class PartitionLoader:
     def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
         """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
 
-        Memory: a window, and the keys and the largest of the deltas.
+        Memory: a window, and the keys of the deltas since the snapshot.
         """
         with ExitStack() as stack:
             yield from self._retry(version, lambda files: self._open(files, version, convert, stack))
@@ -139,11 +137,7 @@ class PartitionLoader:
     ) -> Iterator[Window]:
         decided = KeySet(seed=hash(files.folder))
         for version, raw in deltas:
-            records = read_records(raw, self._format, "delta", files.path(version, "delta"))
-            raw.finish()
-            kept = decided.keep_newest(records.data, records.keys, records.values)
-            for start in range(0, kept, SLICE_RECORDS):
-                yield records.slice(start, min(SLICE_RECORDS, kept - start))
+            yield from self._decided_by_delta(decided, raw, files.path(version, "delta"))
         if base is not None and chain.snapshot is not None:
             path = files.path(chain.snapshot, "snapshot")
             for window in read_windows(base, self._format, "snapshot", path):
@@ -151,6 +145,26 @@ class PartitionLoader:
                 if kept:
                     yield window.first(kept)
             base.finish()
+
+    def _decided_by_delta(self, decided: KeySet, raw: Input, path: str) -> Iterator[Window]:
+        records = count = 0
+        window = None
+        for window in read_windows(raw, self._format, "delta", path):
+            decided.note(window.data, window.keys, records)
+            records += len(window)
+            count += 1
+        raw.finish()
+        windows: Iterable[Window] = () if window is None else (window,)
+        if count > 1:
+            raw.rewind()
+            windows = read_windows(raw, self._format, "delta", path)
+        records = 0
+        for window in windows:
+            kept = decided.keep_noted(window.data, window.keys, window.values, records)
+            records += len(window)
+            if kept:
+                yield window.first(kept)
+        decided.settle()
 
     def _input(self, files: StateFiles, version: int, kind: str) -> Input:
         return open_input(self._fs, files.path(version, kind), files.sizes)

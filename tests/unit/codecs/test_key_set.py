@@ -32,9 +32,14 @@ def records_at(data: bytes, keys: pa.Buffer, values: pa.Buffer, count: int) -> l
     ]
 
 
-@given(st.lists(RECORDS, max_size=4), st.dictionaries(KEYS, st.binary(max_size=4), max_size=40), st.integers(0, 2**64))
+@given(
+    st.lists(RECORDS, max_size=4),
+    st.dictionaries(KEYS, st.binary(max_size=4), max_size=40),
+    st.integers(0, 2**64),
+    st.integers(1, 50),
+)
 def test_a_chain_read_backwards_gives_the_map_read_forwards(
-    deltas: list[list[Record]], snapshot: dict[bytes, bytes], seed: int
+    deltas: list[list[Record]], snapshot: dict[bytes, bytes], seed: int, window: int
 ) -> None:
     expected = dict(snapshot)
     for delta in deltas:
@@ -46,8 +51,14 @@ def test_a_chain_read_backwards_gives_the_map_read_forwards(
 
     decided, got = KeySet(seed), []
     for delta in reversed(deltas):
-        data, keys, values = spans(delta)
-        got += records_at(data, keys, values, decided.keep_newest(data, keys, values))
+        windows = [delta[i : i + window] for i in range(0, len(delta), window)]
+        for i, part in enumerate(windows):
+            data, keys, _ = spans(part)
+            decided.note(data, keys, i * window)
+        for i, part in enumerate(windows):
+            data, keys, values = spans(part)
+            got += records_at(data, keys, values, decided.keep_noted(data, keys, values, i * window))
+        decided.settle()
     data, keys, values = spans(list(snapshot.items()))
     got += records_at(data, keys, values, decided.keep_absent(data, keys, values))
     assert dict(got) == expected

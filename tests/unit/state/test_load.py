@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import LocalFileSystem
 
+from hdfsstore.codecs import records
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.hdfs.files import StateFiles
@@ -84,6 +85,16 @@ def test_every_version_is_what_its_deltas_add_up_to(folder: Path, snapshots: lis
     assert snapshots
     for version in range(LAST + 1):
         assert state(folder, version) == replayed(folder, version)
+
+
+@pytest.mark.parametrize("window_bytes", [1, 64, 500])
+def test_files_of_many_windows(
+    folder: Path, snapshots: list[int], window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = {version: state(folder, version) for version in (snapshots[0] - 1, LAST)}
+    monkeypatch.setattr(records, "WINDOW_BYTES", window_bytes)
+    for version, rows in expected.items():
+        assert state(folder, version) == rows
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
