@@ -27,7 +27,7 @@
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
-from byteorder cimport load_le64, store_le64
+from byteorder cimport load_le32, load_le64, store_le32, store_le64
 
 
 cdef inline int64_t padded(int64_t size) noexcept nogil:
@@ -47,7 +47,14 @@ cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
 
 
 cdef inline uint8_t* address(object buffer):
-    return <uint8_t*> <uintptr_t> buffer.address
+    """Of a pyarrow buffer; NULL for None."""
+    return NULL if buffer is None else <uint8_t*> <uintptr_t> buffer.address
+
+
+cdef inline object zeroed(object buffer):
+    if buffer.size:
+        memset(address(buffer), 0, buffer.size)
+    return buffer
 
 
 cdef inline int element_width(char kind) noexcept nogil:
@@ -89,3 +96,58 @@ cdef inline bint put_decimal(uint8_t* out, uint64_t unscaled, uint64_t bound) no
     (<uint64_t*> out)[0] = unscaled
     (<uint64_t*> out)[1] = sign
     return ((unscaled ^ sign) - sign) < bound
+
+
+# Arrow values on their way into slots.
+cdef struct Source:
+    char kind
+    uint64_t bound            # 10 ** digits of a decimal
+    const uint8_t* values     # those of the first value on, but for bits
+    const uint8_t* validity   # NULL where nothing is null
+    int64_t first             # the first value's bit in validity, and in the values of a boolean
+    const int32_t* sizes      # of a variable-length value in bytes, -1 = null; NULL for the other kinds
+
+
+cdef inline bint is_null(const Source* source, int64_t i) noexcept nogil:
+    if source.sizes != NULL:
+        return source.sizes[i] < 0
+    if source.kind == c"0":
+        return True
+    return source.validity != NULL and not get_bit(source.validity, source.first + i)
+
+
+cdef inline bint take_value(const Source* source, int64_t i, uint64_t* word) noexcept nogil:
+    """The slot of a value that fits one; False where the type cannot hold it."""
+    cdef const uint8_t* values = source.values
+    cdef uint64_t sign
+    if source.kind == c"8":
+        word[0] = load_le64(values + 8 * i)
+    elif source.kind == c"4":
+        word[0] = load_le32(values + 4 * i)
+    elif source.kind == c"2":
+        word[0] = values[2 * i] | <uint64_t> values[2 * i + 1] << 8
+    elif source.kind == c"1":
+        word[0] = values[i]
+    elif source.kind == c"?":
+        word[0] = get_bit(values, source.first + i)
+    elif source.kind == c"m":  # months only: no days, no nanoseconds
+        word[0] = load_le64(values + 16 * i)
+        return word[0] >> 32 == 0 and load_le64(values + 16 * i + 8) == 0
+    else:
+        word[0] = load_le64(values + 16 * i)
+        sign = 0 - (word[0] >> 63)
+        return load_le64(values + 16 * i + 8) == sign and (word[0] ^ sign) - sign < source.bound
+    return True
+
+
+cdef inline void set_source(Source* source, char kind, object digits, tuple column):
+    """Fills a Source from (first, validity or None, values or None, sizes or None), Arrow's buffers."""
+    first, validity, values, sizes = column
+    source.kind = kind
+    source.bound = 10 ** min(digits, 18)
+    source.first = first
+    source.validity = address(validity)
+    source.values = address(values)
+    if values is not None and kind != c"?":
+        source.values += arrow_bytes(kind) * source.first
+    source.sizes = <const int32_t*> address(sizes)

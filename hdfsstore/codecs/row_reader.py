@@ -1,0 +1,81 @@
+"""UnsafeRows to Arrow: the tree of types is walked here, and at each node one compiled loop passes over the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from hdfsstore._cext import unsafe_array, unsafe_row, unsafe_values
+from hdfsstore.codecs import types as t
+from hdfsstore.codecs.row_plan import Node
+from hdfsstore.errors import SchemaMismatchError
+
+
+def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
+    count = spans.size // 8
+    null_count, validity, fields = unsafe_row.read_fields(
+        data, spans, node.kinds, node.all_digits, node.paths, node.path
+    )
+    children = [_read_field(c, data, count, *f) for c, f in zip(node.children, fields, strict=True)]
+    return pa.Array.from_buffers(  # type: ignore[return-value]
+        node.arrow, count, [validity], null_count, children=children
+    )
+
+
+def _read_field(
+    node: Node, data: pa.Buffer, count: int, null_count: int, validity: pa.Buffer | None, values: pa.Buffer | None
+) -> pa.Array[Any]:
+    """One column, of values that stand in Arrow's layout already or whose spans are known."""
+    if values is None:
+        return pa.nulls(count)
+    if node.kind not in "sDi":
+        return pa.Array.from_buffers(node.arrow, count, [validity, values], null_count)
+    return _read_spans(node, data, values, null_count)
+
+
+def _read_spans(node: Node, data: pa.Buffer, spans: pa.Buffer, null_count: int) -> pa.Array[Any]:
+    count = spans.size // 8
+    if isinstance(node.type, t.StructType):
+        return read_struct(node, data, spans)
+    validity = unsafe_values.validity_of(spans, null_count)
+    match node.type:
+        case t.DecimalType(digits, _):
+            buffers = [validity, unsafe_values.read_decimals(data, spans, digits, node.path)]
+        case t.CalendarIntervalType():
+            buffers = [validity, unsafe_values.read_intervals(data, spans, node.path)]
+        case t.VariantType():
+            parts = unsafe_values.split_pairs(data, spans, True, node.path)
+            children = [
+                pa.Array.from_buffers(pa.binary(), count, [None, *unsafe_values.read_bytes(data, part)])
+                for part in parts
+            ]
+            return pa.Array.from_buffers(node.arrow, count, [validity], null_count, children=children)
+        case t.ArrayType():
+            offsets, elements = _read_elements(node.children[0], data, spans)
+            return pa.Array.from_buffers(node.arrow, count, [validity, offsets], null_count, children=[elements])
+        case t.MapType():
+            return _read_map(node, data, spans, validity, null_count)
+        case _:
+            buffers = [validity, *unsafe_values.read_bytes(data, spans)]
+    return pa.Array.from_buffers(node.arrow, count, buffers, null_count)
+
+
+def _read_elements(node: Node, data: pa.Buffer, spans: pa.Buffer) -> tuple[pa.Buffer, pa.Array[Any]]:
+    offsets, count, nulls, validity, values = unsafe_array.read_elements(data, spans, node.kind, node.digits, node.path)
+    return offsets, _read_field(node, data, count, nulls, validity, values)
+
+
+def _read_map(
+    node: Node, data: pa.Buffer, spans: pa.Buffer, validity: pa.Buffer | None, null_count: int
+) -> pa.Array[Any]:
+    key_spans, value_spans = unsafe_values.split_pairs(data, spans, False, node.path)
+    offsets, keys = _read_elements(node.children[0], data, key_spans)
+    value_offsets, values = _read_elements(node.children[1], data, value_spans)
+    if not offsets.equals(value_offsets) or keys.null_count:
+        raise SchemaMismatchError(
+            f"field {node.path!r} does not fit the schema: a map has null keys, or not as many keys as values"
+        )
+    entry = pa.struct([node.arrow.key_field, node.arrow.item_field])
+    entries = pa.Array.from_buffers(entry, len(keys), [None], 0, children=[keys, values])
+    return pa.Array.from_buffers(node.arrow, spans.size // 8, [validity, offsets], null_count, children=[entries])
