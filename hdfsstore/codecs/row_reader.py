@@ -18,9 +18,7 @@ def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray
         data, spans, node.kinds, node.all_digits, node.paths, node.path
     )
     children = [_read_field(c, data, count, *f) for c, f in zip(node.children, fields, strict=True)]
-    return pa.Array.from_buffers(  # type: ignore[return-value]
-        node.arrow, count, [validity], null_count, children=children
-    )
+    return pa.Array.from_buffers(node.arrow, count, [validity], null_count, children=children)
 
 
 def _read_field(

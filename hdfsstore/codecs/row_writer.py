@@ -56,7 +56,7 @@ def write_rows(node: Node, rows: pa.StructArray) -> pa.BinaryArray | pa.LargeBin
         raise SchemaMismatchError("a row takes more than 2 GiB") from None
     arrow, null_count, buffers, places = unsafe_values.lay_out(column.sizes)
     _write(column, buffers[2], places)
-    return pa.Array.from_buffers(arrow, len(rows), buffers, null_count)  # type: ignore[return-value]
+    return pa.Array.from_buffers(arrow, len(rows), buffers, null_count)
 
 
 def _measure(node: Node, array: Any) -> _Column:

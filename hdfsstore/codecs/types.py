@@ -346,7 +346,7 @@ def to_arrow_type(type_: DataType) -> pa.DataType:
             return pa.list_(_arrow_field("element", element, contains_null))
         case MapType(key, value, contains_null):
             entry = _arrow_field("key", key, False), _arrow_field("value", value, contains_null)
-            return pa.map_(*entry)  # type: ignore[call-overload, no-any-return]
+            return pa.map_(*entry)
         case StructType():
             return pa.struct(_arrow_fields(type_))
         case UserDefinedType(sql_type):
