@@ -57,6 +57,12 @@ def list_folder(fs: FileSystem, path: str) -> list[FileInfo]:
         return sorted(fs.get_file_info(FileSelector(path, allow_not_found=True)), key=lambda info: info.base_name)
 
 
+def file_types(fs: FileSystem, paths: list[str]) -> list[FileType]:
+    """What each path is; FileType.NotFound where there is nothing."""
+    with _typed_errors(paths[0]):
+        return [info.type for info in fs.get_file_info(paths)]
+
+
 def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> Input:
     """Opens a file for reading from its start, checked against `.name.crc` and `name.crc` where they exist.
 

@@ -1,0 +1,226 @@
+"""A streaming query's checkpoint: its batches, its operators, and where their state lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
+from hdfsstore.checkpoint.json_files import Text, read_text
+from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
+from hdfsstore.checkpoint.operators import Operator, list_operators
+from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, UnsupportedProviderError
+from hdfsstore.fs import Location, file_types, list_folder, resolve
+
+_ROCKSDB_ENDINGS = (".zip", ".changelog")
+_CHILDREN_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that the checkpoint still keeps.
+
+    Attributes:
+        batch_id: its number; it read version batch_id of each store and wrote version batch_id + 1.
+        committed: whether it is done. One that is not is run again when the query is started.
+        watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 before there is one.
+        timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 where the log lacks it.
+        conf: the settings that the offset log pins.
+        offsets: for each source the offset that it reads to, as the source's own JSON text; None = nothing yet.
+        source_ids: for each source its id, or its position where it has none.
+        next_watermark_ms: the watermark of the batch after it; None where it is not committed.
+        state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without them.
+    """
+
+    batch_id: int
+    committed: bool
+    watermark_ms: int
+    timestamp_ms: int
+    conf: dict[str, str]
+    offsets: list[str | None]
+    source_ids: list[str]
+    next_watermark_ms: int | None
+    state_unique_ids: dict[int, list[list[str]]]
+
+
+class Checkpoint:
+    """A checkpoint, opened for reading; nothing is ever written.
+
+    A running query may add and remove batches at any time: each property that tells of batches and operators looks
+    again.
+
+    Args:
+        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
+
+    Raises:
+        CheckpointNotFoundError: there is no checkpoint.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._fs, self.path = resolve(location)
+        if not _is_checkpoint(self._fs, self.path):
+            raise CheckpointNotFoundError("there is no checkpoint here", self.path, remedy=_advice(self._fs, self.path))
+        self._offset_log: MetadataLog[OffsetLogEntry] = MetadataLog(self._fs, f"{self.path}/offsets", read_offset_log)
+        self._commit_log: MetadataLog[CommitLogEntry] = MetadataLog(self._fs, f"{self.path}/commits", read_commit_log)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.path!r})"
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """The filesystem that `path` is on."""
+        return self._fs
+
+    @cached_property
+    def query_id(self) -> str:
+        """The query's id, the same over all its restarts.
+
+        Raises:
+            CheckpointNotFoundError: the checkpoint lacks the file `metadata`.
+        """
+        path = f"{self.path}/metadata"
+        try:
+            lines = read_text(self._fs, path)
+        except FileNotFoundError:
+            raise CheckpointNotFoundError(
+                "the checkpoint lacks this file, which holds the query's id",
+                path,
+                remedy="Was it copied whole? The rest can be read all the same",
+            ) from None
+        return Text("\n".join(line.text for line in lines), path, 0).json_object().string("id")
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches kept, by number."""
+        offsets, commits, done = self._list()
+        started = self._offset_log.read_all(offsets, offsets.files)
+        finished = self._commit_log.read_all(commits, [batch_id for batch_id in started if batch_id in commits.files])
+        return [_batch(number, entry, finished.get(number), number in done) for number, entry in started.items()]
+
+    @property
+    def latest_batch_id(self) -> int:
+        """The newest batch that is committed.
+
+        Raises:
+            BatchNotAvailableError: no batch is.
+        """
+        offsets, _, done = self._list()
+        if not done:
+            what = f"batch {max(offsets.files)} is under way, and" if offsets.files else "the query has not begun:"
+            raise BatchNotAvailableError(
+                f"{what} no batch is committed", self.path, remedy="Let the query finish a batch, then read again"
+            )
+        return max(done)
+
+    def batch(self, batch_id: int) -> Batch:
+        """One batch.
+
+        Raises:
+            BatchNotAvailableError: the checkpoint does not keep it.
+        """
+        offsets, commits, done = self._list()
+        started = self._offset_log.read(offsets, batch_id) if batch_id in offsets.files else None
+        if started is None:
+            kept = f"It keeps {min(offsets.files)} to {max(offsets.files)}" if offsets.files else "It keeps none"
+            raise BatchNotAvailableError(f"the checkpoint does not keep batch {batch_id}", self.path, remedy=kept)
+        finished = self._commit_log.read(commits, batch_id) if batch_id in commits.files else None
+        return _batch(batch_id, started, finished, batch_id in done)
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The stateful operators, by number; none in a query without state."""
+        return list_operators(self._fs, self.path)
+
+    def operator(self, operator_id: int = 0, batch_id: int | None = None) -> Operator:
+        """One operator, with the metadata it has at a batch (the newest by default).
+
+        Raises:
+            CheckpointNotFoundError: there is none of that number.
+        """
+        operators = list_operators(self._fs, self.path, batch_id)
+        for operator in operators:
+            if operator.operator_id == operator_id:
+                return operator
+        numbers = ", ".join(str(operator.operator_id) for operator in operators)
+        raise CheckpointNotFoundError(
+            f"the query has no operator {operator_id}",
+            self.path,
+            remedy=f"Its operators are {numbers}" if numbers else "It keeps no state",
+        )
+
+    @property
+    def provider(self) -> str:
+        """The class of the provider that keeps the state: as the newest batch has it pinned, else by the files."""
+        offsets = self._offset_log.list()
+        newest = self._offset_log.read(offsets, max(offsets.files)) if offsets.files else None
+        if newest is not None and confs.PROVIDER in newest.conf:
+            return newest.conf[confs.PROVIDER]
+        return confs.ROCKSDB_PROVIDER if self._has_rocksdb_files() else confs.HDFS_PROVIDER
+
+    def check_provider(self) -> None:
+        """Raises UnsupportedProviderError unless this release can read the state."""
+        provider = self.provider
+        if provider == confs.HDFS_PROVIDER:
+            return
+        raise UnsupportedProviderError(
+            f"the state is kept by {provider}, which this release cannot read",
+            self.path,
+            remedy="Its batches, operators and schemas can be read; for its rows use Spark's statestore source",
+        )
+
+    def _has_rocksdb_files(self) -> bool:
+        stores = (store for operator in self.operators for store in operator.stores)
+        folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
+        return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in list_folder(self._fs, folder))
+
+    def _list(self) -> tuple[Listing, Listing, set[int]]:
+        """Both logs as they are now, and the batches that are done."""
+        # Commits first: a batch that both are listed of has surely begun before it was done.
+        commits = self._commit_log.list()
+        offsets = self._offset_log.list()
+        if commits.files:
+            return offsets, commits, offsets.files.keys() & commits.files.keys()
+        # Spark 2.1 has no commit log. A batch begins when the one before it is done.
+        return offsets, commits, set(list(offsets.files)[:-1])
+
+
+def _batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:
+    return Batch(
+        batch_id,
+        committed,
+        entry.watermark_ms,
+        entry.timestamp_ms,
+        entry.conf,
+        entry.offsets,
+        entry.source_ids,
+        commit.next_watermark_ms if commit else None,
+        commit.state_unique_ids if commit else {},
+    )
+
+
+def _is_checkpoint(fs: FileSystem, path: str) -> bool:
+    types = file_types(fs, [f"{path}/offsets", f"{path}/commits", f"{path}/metadata"])
+    return FileType.Directory in types[:2] or types[2] == FileType.File
+
+
+def _advice(fs: FileSystem, path: str) -> str:
+    """Names the nearest folder around the path that is a checkpoint."""
+    for folder in _around(fs, path):
+        if _is_checkpoint(fs, folder):
+            return f"{folder} is one: open that"
+    return "Give the checkpointLocation of a query: the folder that holds offsets, commits and state"
+
+
+def _around(fs: FileSystem, path: str) -> Iterator[str]:
+    parent = path.rpartition("/")[0]
+    while parent:
+        yield parent
+        parent = parent.rpartition("/")[0]
+    if FileType.Directory in file_types(fs, [path]):
+        children = [info.path for info in list_folder(fs, path) if info.type == FileType.Directory]
+        yield from children[:_CHILDREN_LOOKED_AT]

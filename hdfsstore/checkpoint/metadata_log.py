@@ -1,0 +1,60 @@
+"""A folder with one file a batch, named by the batch's number: the offset log, the commit log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pyarrow.fs import FileInfo, FileSystem, FileType
+
+from hdfsstore.fs import list_folder
+
+T = TypeVar("T")
+
+NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One listing of a log's folder: the file of each batch, by number, and all names (side files too)."""
+
+    files: dict[int, FileInfo]
+    names: frozenset[str]
+
+
+class MetadataLog(Generic[T]):
+    """Reads a log, each of its files once. Other names than numbers (side files, `.4.<uuid>.tmp`) are no batches."""
+
+    def __init__(self, fs: FileSystem, folder: str, read: Callable[[FileSystem, str, Collection[str]], T]) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._read = read
+        # By name, size and time: a batch that ran again has another file of the same name.
+        self._entries: dict[tuple[str, int, int], T] = {}
+
+    def list(self) -> Listing:
+        infos = list_folder(self._fs, self._folder)
+        files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
+        return Listing(dict(sorted(files.items())), frozenset(info.base_name for info in infos))
+
+    def read(self, listing: Listing, batch_id: int) -> T | None:
+        """One batch's entry; None where its file is gone by now (Spark purges old ones)."""
+        info = listing.files[batch_id]
+        key = (info.base_name, info.size or 0, info.mtime_ns or 0)
+        if key not in self._entries:
+            try:
+                self._entries[key] = self._read(self._fs, info.path, listing.names)
+            except FileNotFoundError:
+                return None
+        return self._entries[key]
+
+    def read_all(self, listing: Listing, batch_ids: Iterable[int]) -> dict[int, T]:
+        """The entries of those batches that are still there."""
+        wanted = list(batch_ids)
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="hdfsstore-log") as pool:
+            entries = pool.map(lambda batch_id: self.read(listing, batch_id), wanted)
+            return {batch_id: entry for batch_id, entry in zip(wanted, entries, strict=True) if entry is not None}

@@ -1,0 +1,81 @@
+"""The offset log, `offsets/<batch>`: what a batch reads and under which conf it runs, written before it runs.
+
+    v1                                                                     v1
+    {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{...}}               the line may be empty, conf may be missing
+    {"logOffset":2}                                                        one line a source, "-" = no offset yet
+    -
+
+    v2 (Spark 4.3)
+    {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{...},"sourceMetadataInfo":{},"controlBatchInfo":{...}}
+    clicks:{"logOffset":2}                                                 source id, ":", offset
+
+OffsetSeqLog.scala, OffsetSeq.scala in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore.checkpoint.json_files import Text, read_versioned
+
+NEWEST_VERSION = 2
+_NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLogEntry:
+    """One file of the offset log.
+
+    Attributes:
+        watermark_ms, timestamp_ms: milliseconds since 1970; 0 where there is none (yet).
+        conf: what the batch runs under and a restart keeps.
+        offsets: each source's offset as the source's own JSON text, or None.
+        source_ids: each source's id; its position in version 1.
+        source_metadata: of each source that has it, by source id: sourceId, providerName, apiVersion.
+        control_batch: of a batch without data that the engine made (operationType, operationInfo), else empty.
+    """
+
+    version: int
+    watermark_ms: int
+    timestamp_ms: int
+    conf: dict[str, str]
+    offsets: list[str | None]
+    source_ids: list[str]
+    source_metadata: dict[str, Any]
+    control_batch: dict[str, Any]
+
+
+def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
+    version, lines = read_versioned(fs, path, NEWEST_VERSION, siblings)
+    if not lines:
+        lines = [Text("", path, 0)]
+    metadata, *sources = lines
+    fields = Text(metadata.text.strip() or "{}", path, metadata.offset).json_object()
+    if version == 1:
+        source_ids = [str(position) for position in range(len(sources))]
+        offsets = [source.text for source in sources]
+    else:
+        pairs = [_source_and_offset(source) for source in sources]
+        source_ids = [source_id for source_id, _ in pairs]
+        offsets = [offset for _, offset in pairs]
+    return OffsetLogEntry(
+        version,
+        fields.integer("batchWatermarkMs", 0),
+        fields.integer("batchTimestampMs", 0),
+        fields.string_map("conf"),
+        [None if offset == _NO_OFFSET else offset for offset in offsets],
+        source_ids,
+        fields.plain("sourceMetadataInfo"),
+        fields.plain("controlBatchInfo"),
+    )
+
+
+def _source_and_offset(line: Text) -> tuple[str, str]:
+    source_id, colon, offset = line.text.partition(":")
+    if not colon:
+        raise line.error("no source id before the offset")
+    return source_id, offset

@@ -1,0 +1,89 @@
+"""What Spark 4.0 and later keep about a stateful operator.
+
+    state/<op>/_metadata/metadata      v1   operatorInfo, stateStoreInfo
+    state/<op>/_metadata/v2/<batch>    v2   + stateSchemaFilePaths of each store, operatorPropertiesJson;
+                                            where this folder exists, it counts
+
+    v1
+    {"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
+     "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}
+
+In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" in Spark 4.0.0), absolute
+and with a scheme as the writer saw them. OperatorStateMetadata.scala in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore.checkpoint.json_files import JsonObject, Text, read_versioned
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+
+NEWEST_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMetadata:
+    """One store: its name, its declared numbers, and its schema files (newest last) relative to `_stateSchema`."""
+
+    name: str
+    num_partitions: int
+    num_cols_prefix_key: int
+    schema_files: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMetadata:
+    """One operator; `properties` are those of transformWithState, else empty."""
+
+    name: str
+    stores: list[StoreMetadata]
+    properties: dict[str, Any]
+
+
+def read_operator_metadata(
+    fs: FileSystem, operator_folder: str, batch_id: int | None = None
+) -> OperatorMetadata | None:
+    """The operator's metadata at a batch (the newest by default); None where Spark, before 4.0, wrote none."""
+    log = MetadataLog(fs, f"{operator_folder}/_metadata/v2", _read)
+    listing = log.list()
+    for number in reversed(listing.files):
+        if (batch_id is None or number <= batch_id) and (found := log.read(listing, number)):
+            return found
+    try:
+        return _read(fs, f"{operator_folder}/_metadata/metadata", None)
+    except FileNotFoundError:
+        return None
+
+
+def _read(fs: FileSystem, path: str, siblings: Collection[str] | None) -> OperatorMetadata:
+    _, lines = read_versioned(fs, path, NEWEST_VERSION, siblings)
+    body = Text("\n".join(line.text for line in lines), path, lines[0].offset if lines else 0)
+    fields = body.json_object()
+    properties: dict[str, Any] = {}
+    if "operatorPropertiesJson" in fields:
+        nested = Text(fields.string("operatorPropertiesJson") or "{}", path, body.offset)
+        properties = nested.json_object().as_dict()
+    return OperatorMetadata(
+        fields.child("operatorInfo").string("operatorName"),
+        [_store(store) for store in fields.children("stateStoreInfo")],
+        properties,
+    )
+
+
+def _store(fields: JsonObject) -> StoreMetadata:
+    if "stateSchemaFilePath" in fields:
+        paths = [fields.string("stateSchemaFilePath")]
+    else:
+        paths = fields.strings("stateSchemaFilePaths") if "stateSchemaFilePaths" in fields else []
+    return StoreMetadata(
+        fields.string("storeName"),
+        fields.integer("numPartitions"),
+        fields.integer("numColsPrefixKey", 0),
+        # The checkpoint may have been moved since: only <store>/<file> still holds.
+        ["/".join(path.split("/")[-2:]) for path in paths],
+    )

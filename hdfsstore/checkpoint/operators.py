@@ -1,0 +1,172 @@
+"""The stateful operators of a query and their stores, from their metadata or, before Spark 4.0, from the folders.
+
+    state/<op>/<partition>/           the store "default"
+    state/<op>/<partition>/<store>/   any other store
+
+A global limit declares as many partitions as the query has and only ever has 0/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSystem, FileType
+
+from hdfsstore.checkpoint.metadata_log import NUMBER
+from hdfsstore.checkpoint.operator_metadata import StoreMetadata, read_operator_metadata
+from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
+from hdfsstore.codecs.types import StructType, to_arrow_schema
+from hdfsstore.errors import CheckpointNotFoundError
+from hdfsstore.fs import list_folder
+
+DEFAULT_STORE = "default"
+# A RocksDB store keeps these beside its versions.
+_NO_STORES = ("SSTs", "logs")
+
+
+class Store:
+    """One state store of an operator: a key-value map in each partition.
+
+    Attributes:
+        operator_id: the operator's number.
+        name: "default", or the operator's name for it.
+        num_partitions: as declared; where nothing declares it, as many as there are folders.
+        num_cols_prefix_key: the leading columns of the key that a prefix scan takes; None where nothing tells.
+        partition_ids: those that have a folder.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        operator_folder: str,
+        operator_id: int,
+        name: str,
+        partition_ids: list[int],
+        metadata: StoreMetadata | None = None,
+    ) -> None:
+        self.operator_id = operator_id
+        self.name = name
+        self.partition_ids = partition_ids
+        self.num_partitions = metadata.num_partitions if metadata else max(partition_ids, default=-1) + 1
+        self.num_cols_prefix_key = metadata.num_cols_prefix_key if metadata else None
+        self._schema_files = metadata.schema_files if metadata else []
+        self._fs = fs
+        self._operator_folder = operator_folder
+
+    def __repr__(self) -> str:
+        return f"Store(operator_id={self.operator_id}, name={self.name!r}, num_partitions={self.num_partitions})"
+
+    def partition_path(self, partition_id: int) -> str:
+        """The folder of a partition's state files, on the checkpoint's filesystem."""
+        folder = f"{self._operator_folder}/{partition_id}"
+        return folder if self.name == DEFAULT_STORE else f"{folder}/{self.name}"
+
+    @property
+    def schema_path(self) -> str:
+        """The newest schema file; there may be none (Spark 2)."""
+        if self._schema_files:
+            return f"{self._operator_folder}/_stateSchema/{self._schema_files[-1]}"
+        return f"{self.partition_path(0)}/_metadata/schema"
+
+    @cached_property
+    def column_families(self) -> list[ColumnFamily]:
+        """The schema of each column family: one, "default", but for stores with named ones; empty without a schema."""
+        try:
+            return read_state_schema(self._fs, self.schema_path)
+        except FileNotFoundError:
+            return []
+
+    @property
+    def key_type(self) -> StructType | None:
+        """Spark's type of the keys; None without a schema, and where column families differ in it."""
+        family = self._only_family()
+        return family.key_type if family else None
+
+    @property
+    def value_type(self) -> StructType | None:
+        """Spark's type of the values; None without a schema, and where column families differ in it."""
+        family = self._only_family()
+        return family.value_type if family else None
+
+    @property
+    def key_schema(self) -> pa.Schema | None:
+        """key_type in Arrow."""
+        return None if self.key_type is None else to_arrow_schema(self.key_type)
+
+    @property
+    def value_schema(self) -> pa.Schema | None:
+        """value_type in Arrow."""
+        return None if self.value_type is None else to_arrow_schema(self.value_type)
+
+    def _only_family(self) -> ColumnFamily | None:
+        families = self.column_families
+        named_default = [family for family in families if family.name == DEFAULT_FAMILY]
+        return next(iter(named_default or families), None) if len(families) == 1 or named_default else None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A stateful operator.
+
+    Attributes:
+        operator_id: its number.
+        name: Spark's short name of it, such as stateStoreSave; None where nothing tells (before Spark 4.0).
+        stores: its stores.
+        properties: what transformWithState keeps about its state variables and timers, else empty.
+    """
+
+    operator_id: int
+    name: str | None
+    stores: list[Store]
+    properties: dict[str, Any]
+
+    def store(self, name: str = DEFAULT_STORE) -> Store:
+        """The store of that name.
+
+        Raises:
+            CheckpointNotFoundError: there is none.
+        """
+        for store in self.stores:
+            if store.name == name:
+                return store
+        raise CheckpointNotFoundError(
+            f"operator {self.operator_id} has no store {name!r}",
+            remedy=f"Its stores are {', '.join(store.name for store in self.stores)}",
+        )
+
+
+def list_operators(fs: FileSystem, root: str, batch_id: int | None = None) -> list[Operator]:
+    """The operators under `<root>/state`, by number, with the metadata they have at a batch (the newest by default)."""
+    return [_operator(fs, folder, number, batch_id) for number, folder in _numbered(list_folder(fs, f"{root}/state"))]
+
+
+def _operator(fs: FileSystem, folder: str, operator_id: int, batch_id: int | None) -> Operator:
+    partitions = dict(_numbered(list_folder(fs, folder)))
+    metadata = read_operator_metadata(fs, folder, batch_id)
+    ids = list(partitions)
+    if metadata:
+        stores = [Store(fs, folder, operator_id, store.name, ids, store) for store in metadata.stores]
+        return Operator(operator_id, metadata.name, stores, metadata.properties)
+    names = sorted({name for path in partitions.values() for name in _store_names(list_folder(fs, path))})
+    stores = [Store(fs, folder, operator_id, name, ids) for name in names or [DEFAULT_STORE]]
+    return Operator(operator_id, None, stores, {})
+
+
+def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:
+    """The folders whose name is a number."""
+    folders = [info for info in infos if info.type == FileType.Directory and NUMBER.fullmatch(info.base_name)]
+    return sorted((int(info.base_name), info.path) for info in folders)
+
+
+def _store_names(infos: list[FileInfo]) -> list[str]:
+    """The stores that a partition's folder has."""
+    names = []
+    for info in infos:
+        if info.type == FileType.File or info.base_name == "_metadata":
+            names.append(DEFAULT_STORE)
+        elif not info.base_name.startswith((".", "_")) and info.base_name not in _NO_STORES:
+            names.append(info.base_name)
+    return names
