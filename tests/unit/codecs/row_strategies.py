@@ -37,6 +37,8 @@ plain_leaves = st.one_of(
             t.TimestampType(),
             t.TimestampNTZType(),
             t.DayTimeIntervalType(),
+            t.TimeType(),
+            t.NullType(),
         ]
     ),
     decimals,
@@ -45,8 +47,6 @@ all_leaves = st.one_of(
     plain_leaves,
     st.sampled_from(
         [
-            t.NullType(),
-            t.TimeType(),
             t.YearMonthIntervalType(),
             t.CalendarIntervalType(),
             t.VariantType(),
@@ -163,10 +163,28 @@ def flatten(column: list[Any]) -> list[Any]:
     return [element for value in column for element in value or ()]
 
 
+def with_unique_names(type_: t.DataType) -> Any:
+    """The type with its structs' fields named by their positions."""
+    match type_:
+        case t.StructType(fields):
+            return t.StructType(tuple(t.StructField(f"f{i}", with_unique_names(f.type)) for i, f in enumerate(fields)))
+        case t.ArrayType(element):
+            return t.ArrayType(with_unique_names(element))
+        case t.MapType(key, value):
+            return t.MapType(with_unique_names(key), with_unique_names(value))
+    return type_
+
+
 @st.composite
 def tables(
-    draw: st.DrawFn, leaves: st.SearchStrategy[t.DataType] = all_leaves, min_size: int = 0, null_rows: bool = True
+    draw: st.DrawFn,
+    leaves: st.SearchStrategy[t.DataType] = all_leaves,
+    min_size: int = 0,
+    null_rows: bool = True,
+    unique_names: bool = False,
 ) -> tuple[t.StructType, pa.StructArray]:
     schema = draw(schemas(leaves, min_size))
+    if unique_names:
+        schema = with_unique_names(schema)
     rows = draw(st.lists(nullable(schema) if null_rows else values(schema), max_size=5))
     return schema, to_arrow(schema, rows)
