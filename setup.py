@@ -23,14 +23,9 @@ else:
     compile_args = ["-O3", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unused-parameter"]
     link_args = []
     if SANITIZE:
-        sanitizers = [
-            "-fsanitize=address,undefined",
-            "-fno-sanitize-recover=undefined",
-            "-fno-omit-frame-pointer",
-            "-g",
-        ]
-        compile_args += sanitizers
-        link_args += sanitizers
+        link_args = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        # -O1 finds the same and compiles in a third of the time.
+        compile_args += [*link_args, "-fno-omit-frame-pointer", "-g1", "-O1"]
 
 
 class BuildWithStubs(build_ext):
@@ -57,7 +52,7 @@ setup(
             for source in sorted(SOURCES.glob("*.pyx"))
         ],
         include_path=[SOURCES.as_posix()],
-        build_dir="build/cython-asan" if SANITIZE else "build/cython",
+        build_dir="build/cython",
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,

@@ -128,17 +128,4 @@ static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
     return ~crc32c_by_tables(crc, p, n);
 }
 
-/* The CRCs of three chunks of n bytes each, which follow one another from p on. */
-static inline void crc32c_three_chunks(uint32_t crcs[3], const uint8_t *p, size_t n) {
-#ifdef CRC32C_WORD
-    if (n % 8 == 0 && crc32c_has_instruction()) {
-        crcs[0] = crcs[1] = crcs[2] = ~0u;
-        crc32c_three(crcs, p, n);
-        for (int i = 0; i < 3; i++) crcs[i] = ~crcs[i];
-        return;
-    }
-#endif
-    for (int i = 0; i < 3; i++) crcs[i] = crc32c_update(0, p + i * n, n);
-}
-
 #endif

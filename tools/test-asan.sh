@@ -1,11 +1,21 @@
 #!/bin/sh
 # Builds the compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan and runs the codec
-# tests on that build.
+# tests and a short fuzz run on that build.
 set -eu
-HDFSSTORE_SANITIZE=1 .venv/bin/python setup.py --quiet build --build-lib build/asan --build-temp build/temp-asan
-# Python itself is not built with the sanitizers: their runtime has to be there first, and Python's own arenas and
-# interned objects, never freed, are no leaks of ours.
-asan=$(cc -print-file-name=libasan.so)
-ubsan=$(cc -print-file-name=libubsan.so)
-LD_PRELOAD="$asan $ubsan" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$PWD/build/asan \
-    .venv/bin/python -m pytest -p no:cacheprovider tests/unit/codecs
+root=$PWD
+python=$root/.venv/bin/python
+HDFSSTORE_SANITIZE=1 $python setup.py --quiet build_py --build-lib build/asan \
+    build_ext --build-lib build/asan --build-temp build/temp-asan --parallel 2
+
+# Python itself is not built with the sanitizers: their runtime has to be there first, and what Python never frees is no
+# leak of ours. The tests are copied, as the folder that holds them is the first that Python looks for hdfsstore in.
+rm -rf build/asan/tests
+cp -R tests build/asan/tests
+cd build/asan
+LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)"
+export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc
+case $($python -c 'import hdfsstore._cext.lz4_block as module; print(module.__file__)') in
+"$root"/build/asan/*) ;;
+*) echo "the tests would not run on the sanitizers' build" >&2 && exit 1 ;;
+esac
+$python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q tests/unit/codecs

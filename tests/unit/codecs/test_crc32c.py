@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfsstore._cext.crc32c import crc32c, crc32c_portable, first_bad_chunk
+from hdfsstore._cext.crc32c import crc32c, crc32c_portable
 
 IMPLEMENTATIONS = [crc32c, crc32c_portable]
 
@@ -43,25 +43,3 @@ def test_is_the_definition_at_every_length_and_alignment(checksum, data, value, 
 def test_long_input_goes_through_three_streams(size):
     data = bytes(i * i % 251 for i in range(size))
     assert crc32c(data) == crc32c_portable(data) == crc32c(data[777:], crc32c(data[:777]))
-
-
-def sums_of(data: bytes, chunk: int) -> bytes:
-    return b"".join(crc32c_portable(data[i : i + chunk]).to_bytes(4, "big") for i in range(0, len(data), chunk))
-
-
-@given(st.binary(max_size=400), st.sampled_from([1, 7, 8, 16, 100, 512]), st.data())
-def test_first_bad_chunk_finds_the_changed_byte(data, chunk, draw):
-    sums = sums_of(data, chunk)
-    assert first_bad_chunk(data, sums + b"more", chunk) == -1
-    if data:
-        at = draw.draw(st.integers(0, len(data) - 1))
-        damaged = bytearray(data)
-        damaged[at] ^= draw.draw(st.integers(1, 255))
-        assert first_bad_chunk(damaged, sums, chunk) == at // chunk
-
-
-def test_first_bad_chunk_checks_its_arguments():
-    with pytest.raises(ValueError, match="too few"):
-        first_bad_chunk(bytes(513), bytes(4), 512)
-    with pytest.raises(ValueError, match="at least 1 byte"):
-        first_bad_chunk(b"", b"", 0)
