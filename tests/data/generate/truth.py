@@ -16,14 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, StructType, YearMonthIntervalType
 
 from .session import start
 
 VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
-NOT_IN_ARROW = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
+# Types whose rows are written as JSON too.
+SPECIAL = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path) -> dic
 
 
 def write_rows(entry: dict[str, Any], frame: DataFrame, path: Path) -> None:
-    """Adds the schemas to an entry and writes path.arrow, and path.rows.json where Arrow alone does not tell all."""
-    entry |= {f"{part}_schema": frame.schema[part].dataType.jsonValue() for part in ("key", "value")}
+    """Adds the schemas to an entry and writes path.arrow, and path.rows.json for the types of SPECIAL."""
+    entry |= {f"{part}_schema": frame.schema[part].dataType.jsonValue() for part in row_columns(frame)}
     if entry["join_side"]:
         # The reader's rows have one field more than their schema says (matched), over which to_json falls.
         frame = frame.withColumn(
@@ -122,13 +123,13 @@ def write_rows(entry: dict[str, Any], frame: DataFrame, path: Path) -> None:
         )
     if not has_map(frame.schema["key"].dataType):
         frame = frame.withColumn("key_hash", F.hash("key"))
-    frame = frame.select(*[name for name in ORDER if name in frame.columns])
-    plain, casts = projected(frame)
-    if casts:
-        entry["projected"], entry["rows"] = casts, f"{path.name}.rows.json"
+    frame = frame.select(*sorted(frame.columns, key=ORDER.index))
+    if SPECIAL.search(frame.schema.json()):
+        entry["rows"] = f"{path.name}.rows.json"
         parts = [name for name in frame.columns if name != "key_hash"]
         lines = sorted(row[0] for row in frame.select(F.to_json(F.struct(*parts))).collect())
         path.with_name(entry["rows"]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    plain, entry["in_months"] = in_months(by_place(frame))
     table = to_arrow(plain, frame.schema)
     entry["file"], entry["num_rows"] = f"{path.name}.arrow", table.num_rows
     with pa.OSFile(str(path.with_name(entry["file"])), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
@@ -146,40 +147,73 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {causes[-1] if causes else text.splitlines()[0]}"[:500]
 
 
-ORDER = ["batch_id", "change_type", "key", "value", "partition_id", "key_hash"]
+# The columns of the statestore source. Map and list variables of transformWithState have no value.
+ROWS = ["key", "value", "list_element", "user_map_key", "user_map_value"]
+ORDER = ["batch_id", "change_type", *ROWS, "expiration_timestamp_ms", "partition_id", "key_hash"]
 
 
-def projected(frame: DataFrame) -> tuple[DataFrame, dict[str, str]]:
-    """Casts what toArrow does not support to strings; fields get names by their place, as several may share one."""
-    casts: dict[str, str] = {}
-    for part in ("key", "value"):
-        fields = []
-        for place, field in enumerate(frame.schema[part].dataType.fields):
-            written = field.dataType.simpleString()
-            if NOT_IN_ARROW.search(field.dataType.json() + json.dumps(field.dataType.jsonValue())):
-                casts[f"{part}.{field.name}"] = "CAST(... AS STRING)"
-                written = "string"
-            fields.append(f"`_{place}`: {written}")
-        if fields:
-            frame = frame.withColumn(part, F.col(part).cast(f"struct<{','.join(fields)}>"))
-    return frame, casts
+def row_columns(frame: DataFrame) -> list[str]:
+    """The columns of a read that hold whole rows of state."""
+    return [name for name in ROWS if name in frame.columns]
+
+
+def by_place(frame: DataFrame) -> DataFrame:
+    """Names the fields of rows by their place, as several may share a name."""
+    for part in row_columns(frame):
+        types = [field.dataType.simpleString() for field in frame.schema[part].dataType.fields]
+        if types:
+            struct = ",".join(f"`_{place}`: {written}" for place, written in enumerate(types))
+            frame = frame.withColumn(part, F.col(part).cast(f"struct<{struct}>"))
+    return frame
+
+
+def in_months(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Turns year-month intervals, which pyarrow does not know, into ints; returns the places of the fields changed."""
+    changed = []
+    for part in row_columns(frame):
+        for field in frame.schema[part].dataType.fields:
+            if has_year_month(field.dataType):
+                changed.append(f"{part}.{field.name.removeprefix('_')}")
+                months = months_of(F.col(part)[field.name], field.dataType)
+                frame = frame.withColumn(part, F.col(part).withField(field.name, months))
+    return frame, changed
+
+
+def has_year_month(data_type: DataType) -> bool:
+    return "interval year" in data_type.simpleString() or "interval month" in data_type.simpleString()
+
+
+def months_of(column: Column, data_type: DataType) -> Column:
+    """A year-month interval as its months, in arrays too."""
+    if isinstance(data_type, ArrayType):
+        return F.transform(column, lambda element: months_of(element, data_type.elementType))
+    if not isinstance(data_type, YearMonthIntervalType):
+        raise TypeError(f"year-month intervals in {data_type.simpleString()}: add it here")
+    return (F.extract(F.lit("YEAR"), column) * 12 + F.extract(F.lit("MONTH"), column)).cast("int")
 
 
 def to_arrow(frame: DataFrame, named: StructType) -> pa.Table:
-    """The rows in one batch, key and value with the names of their fields back."""
-    table = frame.toArrow().combine_chunks()
-    for part in ("key", "value"):
-        place = table.schema.get_field_index(part)
-        column = table.column(place).combine_chunks()
-        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    """The rows in one batch, the fields of rows with their names back.
+
+    The batches are taken as the JVM wrote them: toArrow adds checks that refuse variants and calendar intervals.
+    """
+    table = pa.Table.from_batches(frame._collect_as_arrow(empty_list_if_zero_records=False)).combine_chunks()
+    for part in [name for name in ROWS if name in table.column_names]:
         names = named[part].dataType.names
-        if not names:
-            continue
-        fields = [column.type.field(i).with_name(name) for i, name in enumerate(names)]
-        values = [column.field(i) for i in range(len(names))]
-        rows = pa.StructArray.from_arrays(values, fields=fields, mask=column.is_null())
-        table = table.set_column(place, pa.field(part, rows.type), rows)
+        if names:
+            place = table.schema.get_field_index(part)
+            (column,) = table.column(place).chunks or [pa.array([], table.schema.field(place).type)]
+            fields = [column.type.field(i).with_name(name) for i, name in enumerate(names)]
+            values = [column.field(i) for i in range(len(names))]
+            rows = pa.StructArray.from_arrays(values, fields=fields, mask=column.is_null())
+            table = table.set_column(place, pa.field(part, rows.type), rows)
     return table
+
+
+def state_metadata(spark: SparkSession, checkpoint: Path) -> list[dict[str, Any]]:
+    """What Spark's state-metadata source says; empty before Spark 4.0."""
+    rows = [row.asDict() for row in spark.read.format("state-metadata").load(str(checkpoint)).collect()]
+    return sorted(rows, key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -189,6 +223,8 @@ def main(folder: Path, names: list[str]) -> None:
         shutil.rmtree(truth, ignore_errors=True)
         truth.mkdir()
         about = json.loads((folder / name / "case.json").read_text(encoding="utf-8"))
+        for conf, value in about["confs"].items():
+            spark.conf.set(conf, value)  # unique ids are read only where the session asks for them
         committed = batches(checkpoint / "commits")
         about |= {
             "operators": [
@@ -196,9 +232,12 @@ def main(folder: Path, names: list[str]) -> None:
                 for number, operator in enumerate(about.pop("operator_names"))
             ],
             "committed_batches": committed,
+            "state_metadata": state_metadata(spark, checkpoint),
             "unfinished_batches": [b for b in batches(checkpoint / "offsets") if b not in committed],
             "reads": [write(spark, read, checkpoint, truth) for read in reads(checkpoint)],
         }
+        for conf in about["confs"]:
+            spark.conf.unset(conf)
         (truth / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         failed = [
             f"{read['operator_id']} {read['store_name']}: {read['error']}" for read in about["reads"] if "error" in read
