@@ -20,7 +20,7 @@ Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
 
 # Object stores answer each read with a request of its own.
 _REMOTE_READ_AHEAD = 8 << 20
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 # A URI's scheme has two letters or more: C:\checkpoint is a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 

@@ -1,0 +1,273 @@
+"""Checkpoints built by hand: what real ones rarely hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+import hdfsstore
+from hdfsstore import (
+    BatchNotAvailableError,
+    Checkpoint,
+    CheckpointNotFoundError,
+    CorruptFileError,
+    StateStoreError,
+    UnsupportedProviderError,
+    UnsupportedVersionError,
+)
+from hdfsstore.checkpoint.conf import compression_codec, row_checksum
+from tests.unit.checkpoint.build import (
+    HDFS,
+    ROCKSDB,
+    checkpoint,
+    commit,
+    offsets,
+    operator_metadata,
+    put,
+    schema_v1,
+    schema_v2,
+    schema_v3,
+    store,
+)
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def test_public_names() -> None:
+    assert {"Checkpoint", "Batch", "Operator", "Store"} <= set(hdfsstore.__all__)
+    errors = [getattr(hdfsstore, name) for name in hdfsstore.__all__ if name.endswith("Error")]
+    assert len(errors) >= 9
+    assert all(issubclass(error, StateStoreError) for error in errors)
+
+
+class TestBatches:
+    def test_finished_and_unfinished(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, 2, a="b"))
+        offsets(tmp_path, 2, "-\n3")
+        put(tmp_path / "offsets" / ".3.0f8fad5b.tmp", "v1")
+        assert cp.query_id == "the-query"
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
+        first, last = cp.batches[0], cp.batches[2]
+        assert (first.watermark_ms, first.timestamp_ms, first.next_watermark_ms) == (5, 1700000000000, 7)
+        assert (first.conf, first.offsets, first.source_ids) == ({"a": "b"}, ['{"logOffset":2}'], ["0"])
+        assert (last.offsets, last.source_ids, last.next_watermark_ms) == ([None, "3"], ["0", "1"], None)
+        assert last.state_unique_ids == {}
+        assert cp.latest_batch_id == 1
+
+    def test_a_running_query_adds_and_removes_them(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, 2))
+        assert cp.latest_batch_id == 1
+        offsets(tmp_path, 2)
+        assert cp.latest_batch_id == 1
+        commit(tmp_path, 2)
+        (tmp_path / "offsets" / "0").unlink()
+        assert cp.latest_batch_id == 2
+        assert [b.batch_id for b in cp.batches] == [1, 2]
+        with pytest.raises(BatchNotAvailableError, match=r"does not keep batch 0.* 1 to 2"):
+            cp.batch(0)
+
+    def test_spark_2_1_without_commit_log(self, tmp_path: Path) -> None:
+        put(tmp_path / "metadata", '{"id":"x"}')
+        for batch_id in range(3):
+            put(tmp_path / "offsets" / str(batch_id), 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0}\n{}')
+        cp = Checkpoint(tmp_path)
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
+        assert cp.latest_batch_id == 1
+        assert (compression_codec(cp.batch(1).conf), row_checksum(cp.batch(1).conf)) == ("lz4", False)
+
+    def test_nothing_committed(self, tmp_path: Path) -> None:
+        put(tmp_path / "metadata", '{"id":"x"}')
+        cp = Checkpoint(tmp_path)
+        assert cp.batches == []
+        with pytest.raises(BatchNotAvailableError, match="not begun"):
+            _ = cp.latest_batch_id
+        with pytest.raises(BatchNotAvailableError, match="keeps none"):
+            cp.batch(0)
+        offsets(tmp_path, 0)
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, False)]
+        with pytest.raises(BatchNotAvailableError, match="batch 0 is under way"):
+            _ = cp.latest_batch_id
+
+    def test_newer_log_is_named_and_the_rest_is_read(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, 3))
+        put(tmp_path / "commits" / "1", "v9\n{}")
+        with pytest.raises(UnsupportedVersionError, match=r"version 9 .* version 3") as caught:
+            _ = cp.batches
+        assert caught.value.path == str(tmp_path / "commits" / "1")
+        assert cp.latest_batch_id == 2
+        assert cp.batch(2).committed
+
+    def test_unique_ids(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path, 1)
+        commit(tmp_path, 0, 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"1":[["a"],["b"]]}}')
+        assert Checkpoint(tmp_path).batch(0).state_unique_ids == {1: [["a"], ["b"]]}
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [("lz4", "lz4"), ("ZSTD", "zstd"), ("org.apache.spark.io.SnappyCompressionCodec", "snappy"), ("x.Y", "x.y")],
+)
+def test_codec_names(codec: str, name: str) -> None:
+    assert compression_codec({"spark.sql.streaming.stateStore.compression.codec": codec}) == name
+
+
+class TestLocation:
+    def test_every_kind(self, tmp_path: Path) -> None:
+        root = checkpoint(tmp_path / "c p")
+        below = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+        for location in (root, str(root), f"{root}/", root.as_uri(), (LocalFileSystem(), str(root)), (below, "c p")):
+            assert Checkpoint(location).query_id == "the-query"
+
+    @pytest.mark.parametrize("below", ["state", "state/0", "offsets", "metadata", "nothing/there"])
+    def test_too_deep_names_the_checkpoint(self, tmp_path: Path, below: str) -> None:
+        root = checkpoint(tmp_path / "cp")
+        put(root / "state" / "0" / "0" / "1.delta", "")
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            Checkpoint(root / below)
+        assert caught.value.remedy == f"{root} is one: open that"
+
+    def test_too_high_names_the_checkpoint(self, tmp_path: Path) -> None:
+        root = checkpoint(tmp_path / "cp")
+        (tmp_path / "a").mkdir()
+        with pytest.raises(CheckpointNotFoundError) as caught:
+            Checkpoint(tmp_path)
+        assert caught.value.remedy == f"{root} is one: open that"
+
+    def test_nothing_near(self, tmp_path: Path) -> None:
+        (tmp_path / "metadata").mkdir()  # an Iceberg table has such a folder
+        with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
+            Checkpoint(tmp_path)
+
+    def test_query_id_missing_or_damaged(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path)
+        (tmp_path / "metadata").unlink()
+        cp = Checkpoint(tmp_path)
+        assert cp.latest_batch_id == 1
+        with pytest.raises(CheckpointNotFoundError, match="lacks this file"):
+            _ = cp.query_id
+        for content in ("", "{}", '{"id":3}', "x"):
+            put(tmp_path / "metadata", content)
+            with pytest.raises(CorruptFileError) as caught:
+                _ = cp.query_id
+            assert caught.value.path == str(tmp_path / "metadata")
+
+
+class TestOperators:
+    def test_without_state(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path))
+        assert cp.operators == []
+        with pytest.raises(CheckpointNotFoundError, match=r"no operator 0.*keeps no state"):
+            cp.operator(0)
+
+    def test_metadata_of_version_1(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path)
+        for number in (0, 10, 2):
+            folder = tmp_path / "state" / str(number)
+            put(folder / "_metadata" / "metadata", operator_metadata(store(), store("left-keyToNumValues")))
+            put(folder / "0" / "1.delta", "")
+            put(folder / "1" / "1.delta", "")
+        put(tmp_path / "state" / "_x" / "y", "")
+        cp = Checkpoint(tmp_path)
+        assert [(o.operator_id, o.name) for o in cp.operators] == [(n, "stateStoreSave") for n in (0, 2, 10)]
+        found = cp.operator(10).store("left-keyToNumValues")
+        assert (found.num_partitions, found.num_cols_prefix_key, found.partition_ids) == (3, 0, [0, 1])
+        assert found.partition_path(1) == f"{tmp_path}/state/10/1/left-keyToNumValues"
+        assert cp.operator(10).store().partition_path(1) == f"{tmp_path}/state/10/1"
+        with pytest.raises(CheckpointNotFoundError, match=r"no store 'x'.*default, left-keyToNumValues"):
+            cp.operator(2).store("x")
+        with pytest.raises(CheckpointNotFoundError, match=r"no operator 1.*0, 2, 10"):
+            cp.operator(1)
+
+    @pytest.mark.parametrize("ids", [None, (0, 1)])
+    @pytest.mark.parametrize("one", [False, True])
+    def test_metadata_of_version_2_at_a_batch(self, tmp_path: Path, ids: tuple[int, int] | None, one: bool) -> None:
+        checkpoint(tmp_path)
+        folder = tmp_path / "state" / "0"
+        was = "file:/gone/elsewhere/state/0/_stateSchema/default/"
+        for batch_id, name, families in [(0, "0_u", ["a"]), (5, "5_u", ["a", "b"])]:
+            path = {"stateSchemaFilePath": was + name} if one else {"stateSchemaFilePaths": [was + "old", was + name]}
+            text = operator_metadata(store(**path), version=2, operatorPropertiesJson='{"timeMode":"NoTime"}')
+            put(folder / "_metadata" / "v2" / str(batch_id), text)
+            put(folder / "_stateSchema" / "default" / name, schema_v3(*families, ids=ids))
+        put(folder / "_metadata" / "metadata", operator_metadata(store(), name="old"))
+        put(folder / "0" / "1.delta", "")
+        cp = Checkpoint(tmp_path)
+        assert [family.name for family in cp.operator(0, 4).store().column_families] == ["a"]
+        newest = cp.operator(0)
+        assert (newest.name, newest.properties) == ("stateStoreSave", {"timeMode": "NoTime"})
+        assert [family.name for family in newest.store().column_families] == ["a", "b"]
+        assert cp.operator(0, 4).store().key_schema == pa.schema([("k", pa.string())])
+        assert newest.store().key_type is newest.store().value_schema is None
+
+    def test_from_the_folders(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path)
+        state = tmp_path / "state"
+        put(state / "0" / "0" / "1.delta", "")
+        put(state / "0" / "0" / "_metadata" / "schema", schema_v1())
+        put(state / "0" / "4" / "1.delta", "")
+        put(state / "1" / "0" / "left" / "_metadata" / "schema", schema_v2())
+        put(state / "1" / "0" / "left" / "1.delta", "")
+        put(state / "1" / "1" / "right" / "1.delta", "")
+        (state / "2" / "0").mkdir(parents=True)
+        operators = Checkpoint(tmp_path).operators
+        assert [(o.name, [s.name for s in o.stores]) for o in operators] == [
+            (None, ["default"]),
+            (None, ["left", "right"]),
+            (None, ["default"]),
+        ]
+        first = operators[0].store()
+        assert (first.num_partitions, first.num_cols_prefix_key, first.partition_ids) == (5, None, [0, 4])
+        assert first.key_schema == operators[1].store("left").key_schema == pa.schema([("k", pa.string())])
+        assert first.value_schema == pa.schema([pa.field("n", pa.int64(), nullable=False)])
+        right = operators[1].store("right")
+        assert right.key_schema is right.value_schema is right.key_type is right.value_type is None
+
+    def test_damage_names_the_file(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path)
+        path = tmp_path / "state" / "0" / "_metadata" / "metadata"
+        good = operator_metadata(store())
+        for content in ("", "v1", "v1\n{}", good[:-3], good.replace('"default"', "1"), good.replace("3", '"3"')):
+            put(path, content)
+            with pytest.raises(CorruptFileError) as caught:
+                _ = Checkpoint(tmp_path).operators
+            assert caught.value.path == str(path)
+        put(path, good.replace("v1", "v3"))
+        with pytest.raises(UnsupportedVersionError, match=r"version 3 .* version 2") as newer:
+            _ = Checkpoint(tmp_path).operators
+        assert newer.value.path == str(path)
+
+    def test_damaged_schema_leaves_the_rest_readable(self, tmp_path: Path) -> None:
+        checkpoint(tmp_path)
+        put(tmp_path / "state" / "0" / "0" / "a" / "_metadata" / "schema", schema_v2()[:-1])
+        put(tmp_path / "state" / "0" / "0" / "b" / "_metadata" / "schema", schema_v2())
+        operator = Checkpoint(tmp_path).operator(0)
+        assert operator.store("b").key_schema is not None
+        with pytest.raises(CorruptFileError) as caught:
+            _ = operator.store("a").key_schema
+        assert caught.value.path == operator.store("a").schema_path
+
+
+class TestProvider:
+    def test_as_pinned(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, **{PROVIDER: HDFS}))
+        assert cp.provider == HDFS
+        cp.check_provider()
+        offsets(tmp_path, 2, **{PROVIDER: ROCKSDB})
+        assert cp.provider == ROCKSDB
+        with pytest.raises(UnsupportedProviderError, match=r"RocksDB.*cannot read") as caught:
+            cp.check_provider()
+        assert caught.value.remedy
+        assert [b.batch_id for b in cp.batches] == [0, 1, 2]
+
+    @pytest.mark.parametrize(
+        ("name", "provider"), [("1.delta", HDFS), ("1.zip", ROCKSDB), ("1.changelog", ROCKSDB), (".x.zip.tmp", HDFS)]
+    )
+    def test_by_the_files(self, tmp_path: Path, name: str, provider: str) -> None:
+        put(checkpoint(tmp_path) / "state" / "0" / "0" / name, "")
+        (tmp_path / "state" / "0" / "0" / "SSTs").mkdir()
+        cp = Checkpoint(tmp_path)
+        assert cp.provider == provider
+        assert [store.name for store in cp.operator(0).stores] == ["default"]
