@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint import conf as confs
@@ -13,8 +15,15 @@ from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.json_files import Text, read_text
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
-from hdfsstore.checkpoint.operators import Operator, list_operators
-from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, UnsupportedProviderError
+from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
+from hdfsstore.checkpoint.state_reader import StateReader
+from hdfsstore.codecs.records import MAX_RECORD_BYTES
+from hdfsstore.errors import (
+    BatchNotAvailableError,
+    CheckpointNotFoundError,
+    StateStoreError,
+    UnsupportedProviderError,
+)
 from hdfsstore.fs import Location, file_types, list_folder, resolve
 
 _ROCKSDB_ENDINGS = (".zip", ".changelog")
@@ -56,13 +65,19 @@ class Checkpoint:
 
     Args:
         location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
+        num_threads: how many partitions are read side by side; as many as there are processors by default.
+        max_record_bytes: a key or value of a state file that declares more than this is refused as damage.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(
+        self, location: Location, *, num_threads: int | None = None, max_record_bytes: int = MAX_RECORD_BYTES
+    ) -> None:
         self._fs, self.path = resolve(location)
+        self._threads = num_threads or os.cpu_count() or 1
+        self._max_record_bytes = max_record_bytes
         if not _is_checkpoint(self._fs, self.path):
             raise CheckpointNotFoundError("there is no checkpoint here", self.path, remedy=_advice(self._fs, self.path))
         self._offset_log: MetadataLog[OffsetLogEntry] = MetadataLog(self._fs, f"{self.path}/offsets", read_offset_log)
@@ -152,6 +167,121 @@ class Checkpoint:
             self.path,
             remedy=f"Its operators are {numbers}" if numbers else "It keeps no state",
         )
+
+    def read_state(
+        self,
+        operator_id: int = 0,
+        store_name: str = DEFAULT_STORE,
+        batch_id: int | None = None,
+        join_side: str | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+    ) -> pa.Table:
+        """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
+
+        Columns, types and rows are those of Spark's `statestore` source.
+
+        Args:
+            operator_id, store_name: the store.
+            batch_id: a committed batch; the newest by default.
+            join_side: "left" or "right": the rows that a side of a stream-stream join keeps, in place of a store.
+            partitions: only these; all by default.
+            key_schema, value_schema: for rows whose own schema is missing or wrong.
+
+        Raises:
+            BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
+            CheckpointNotFoundError: there is no such operator, store or partition.
+            CorruptFileError, MissingFileError: files that the batch needs are damaged or missing.
+            SchemaMismatchError: there is no schema, or the rows do not fit it; the message says what they look like.
+            UnsupportedProviderError, UnsupportedTypeError: this release cannot read the state.
+        """
+        reader = self._state_reader(operator_id, store_name, batch_id, join_side, partitions, key_schema, value_schema)
+        return reader.read(self._threads)
+
+    def open_state(
+        self,
+        operator_id: int = 0,
+        store_name: str = DEFAULT_STORE,
+        batch_id: int | None = None,
+        join_side: str | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same as read_state, as a stream of record batches, in memory that does not grow with the store.
+
+        It holds the keys of the deltas since the last snapshot, and a few megabytes for each thread. Errors that only
+        show while rows are read are raised by the reader.
+        """
+        reader = self._state_reader(operator_id, store_name, batch_id, join_side, partitions, key_schema, value_schema)
+        return reader.stream(self._threads)
+
+    def read_changes(
+        self,
+        start_batch_id: int,
+        end_batch_id: int,
+        operator_id: int = 0,
+        store_name: str = DEFAULT_STORE,
+        *,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+    ) -> pa.Table:
+        """What the batches from `start_batch_id` to `end_batch_id`, both included, changed in a store.
+
+        Columns: batch_id (int64), change_type ("update" or "delete"), key, value (null for a delete), partition_id
+        (int32), as Spark's `statestore` source has them with readChangeFeed.
+
+        Raises:
+            As read_state; BatchNotAvailableError also where a batch has no delta any more.
+        """
+        if start_batch_id > end_batch_id:
+            raise StateStoreError(f"batch {start_batch_id} comes after batch {end_batch_id}", self.path)
+        self._committed(start_batch_id)
+        reader = self._state_reader(operator_id, store_name, end_batch_id, None, None, key_schema, value_schema)
+        return reader.changes(range(start_batch_id + 1, end_batch_id + 2), self._threads)
+
+    def _state_reader(
+        self,
+        operator_id: int,
+        store_name: str,
+        batch_id: int | None,
+        join_side: str | None,
+        partitions: Sequence[int] | None,
+        key_schema: pa.Schema | None,
+        value_schema: pa.Schema | None,
+    ) -> StateReader:
+        self.check_provider()
+        batch_id, conf = self._committed(batch_id)
+        return StateReader(
+            self._fs,
+            self.operator(operator_id, batch_id),
+            store_name,
+            version=batch_id + 1,
+            join_side=join_side,
+            partitions=partitions,
+            conf=conf,
+            max_record_bytes=self._max_record_bytes,
+            schemas=(key_schema, value_schema),
+        )
+
+    def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str]]:
+        """A batch that is done, the newest by default, and the conf it ran under.
+
+        The logs of a batch may be purged before its state is: any batch before the newest was done once.
+        """
+        latest = self.latest_batch_id
+        batch_id = latest if batch_id is None else batch_id
+        offsets, _, done = self._list()
+        if batch_id > latest or batch_id < 0 or (batch_id in offsets.files and batch_id not in done):
+            what = "was begun and is not committed" if batch_id in offsets.files else "does not exist"
+            raise BatchNotAvailableError(
+                f"batch {batch_id} {what}", self.path, remedy=f"The newest committed batch is {latest}"
+            )
+        pinned = self._offset_log.read(offsets, min(offsets.files, key=lambda kept: abs(kept - batch_id)))
+        return batch_id, pinned.conf if pinned else {}
 
     @property
     def provider(self) -> str:

@@ -67,10 +67,14 @@ class StateFiles:
     def chain(self, version: int, below: int | None = None) -> Chain:
         """The files that make up `version`, from the newest snapshot (one below version `below`, where given).
 
+        A store that never had a row may have no file: an empty folder is the empty store at every version.
+
         Raises:
             BatchNotAvailableError: the version is newer than the files, or retention has removed what it needs.
             MissingFileError: a delta in between is missing.
         """
+        if self.empty:
+            return Chain(None, range(1, 1))
         usable = [v for v in self.snapshots if v <= version and (below is None or v < below)]
         snapshot = max(usable, default=None)
         deltas = range(1 if snapshot is None else snapshot + 1, version + 1)

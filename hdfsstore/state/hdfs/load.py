@@ -73,6 +73,8 @@ class PartitionLoader:
     def _retry(self, version: int, attempt: Callable[[StateFiles], T]) -> T:
         for _ in range(LISTINGS):
             files = StateFiles.list(self._fs, self._folder)
+            if files.empty:
+                log.warning("%s: there is no state file, so the partition is read as empty", self._folder)
             try:
                 return attempt(files)
             except FileNotFoundError as error:

@@ -1,0 +1,99 @@
+"""One side of a stream-stream join, as Spark's `statestore` source shows it with `joinSide`.
+
+A side is kept in two stores (SymmetricHashJoinStateManager, state formats 1 and 2):
+
+    <side>-keyToNumValues        join keys -> how many rows there are for them
+    <side>-keyWithIndexToValue   join keys, index -> input row (format 2: and `matched`, whether it has found a partner)
+
+Its rows are (join keys, input row) of all indexes below the number.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore._cext.key_set import KeySet
+from hdfsstore.checkpoint.operators import Operator
+from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
+from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.types import BooleanType, StructType
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.hdfs.load import PartitionLoader
+
+SIDES = ("left", "right")
+
+
+def side_stores(side: str, operator: Operator) -> tuple[str, str]:
+    """Names of the two stores of a join's side: the numbers of rows, and the rows.
+
+    Raises:
+        StateStoreError: there is no such side, or the operator is no stream-stream join.
+    """
+    if side not in SIDES:
+        raise StateStoreError(f"a join has no side {side!r}", remedy=f"Its sides are {' and '.join(SIDES)}")
+    names = f"{side}-keyToNumValues", f"{side}-keyWithIndexToValue"
+    stores = [store.name for store in operator.stores]
+    if not set(names) <= set(stores):
+        raise StateStoreError(
+            f"operator {operator.operator_id} is no stream-stream join: its stores are {', '.join(stores)}",
+            remedy="Read it without join_side",
+        )
+    return names
+
+
+class JoinSideConverter:
+    """Turns windows of a side's keyWithIndexToValue store into (join keys, input row, partition_id).
+
+    Args:
+        counts: converts the side's keyToNumValues store.
+        rows: converts the side's keyWithIndexToValue store.
+        count_loaders: what loads the keyToNumValues store, by partition.
+    """
+
+    def __init__(self, counts: RowConverter, rows: RowConverter, count_loaders: dict[int, PartitionLoader]) -> None:
+        self._counts = counts
+        self._rows = rows
+        self._count_loaders = count_loaders
+        fields = list(rows.values.arrow_type)
+        self._width = len(fields) - has_matched_column(rows.value_type)
+        self._value_type = pa.struct(fields[: self._width])
+        self.schema = pa.schema(
+            [
+                pa.field("key", counts.keys.arrow_type),
+                pa.field("value", self._value_type),
+                pa.field("partition_id", pa.int32()),
+            ]
+        )
+
+    def at(self, partition: StorePartition, version: int) -> Convert:
+        """What converts the windows of one partition, once it has loaded the numbers of rows of its keys."""
+        known = KeySet()
+        counts: list[pa.Array] = []
+
+        def add(window: Window) -> None:
+            _, values = self._counts.decode(window)
+            known.add(window.data, window.keys)
+            counts.append(values.field(0))
+
+        self._count_loaders[partition.partition_id].load(version, add)
+        numbers = pa.concat_arrays(counts) if counts else pa.array([], pa.int64())
+        convert_rows = self._rows.at(partition, version)
+
+        def convert(window: Window) -> pa.RecordBatch:
+            rows = convert_rows(window)
+            key_fields, value_fields = rows.column(0).flatten(), rows.column(1).flatten()
+            keys = pa.StructArray.from_arrays(key_fields[:-1], fields=list(self._counts.keys.arrow_type))
+            positions = known.positions(self._counts.keys.encode(keys))
+            kept = pc.less(key_fields[-1], numbers.take(positions))
+            values = pa.StructArray.from_arrays(value_fields[: self._width], fields=list(self._value_type))
+            batch = pa.RecordBatch.from_arrays([keys, values, rows.column(2)], schema=self.schema)
+            return batch.filter(kept)
+
+        return convert
+
+
+def has_matched_column(value_type: StructType) -> bool:
+    """Whether a side's value rows end with the `matched` column of state format 2."""
+    last = value_type.fields[-1]
+    return last.name == "matched" and isinstance(last.type, BooleanType)

@@ -1,0 +1,144 @@
+"""What a read of state needs, gathered from a checkpoint: files, their format, and the types of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem
+
+from hdfsstore.checkpoint.conf import compression_codec, row_checksum
+from hdfsstore.checkpoint.irregular import kept_value_type
+from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
+from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.reading import (
+    Converter,
+    RowConverter,
+    StorePartition,
+    describe_rows,
+    open_reader,
+    read_changes,
+    read_table,
+)
+from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.types import from_arrow_schema
+from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError
+from hdfsstore.state.hdfs.load import PartitionLoader
+
+
+class StateReader:
+    """Reads one store of an operator, or one side of a join, at a version.
+
+    Args:
+        fs: the checkpoint's filesystem.
+        operator: the operator.
+        store_name: the store; not looked at with a join side.
+        version: the version that the batch wrote.
+        join_side: "left", "right" or None.
+        partitions: those that are wanted; None = all.
+        conf: what the offset log pins for the batch that wrote the version.
+        max_record_bytes: a key or value that declares more than this is refused.
+        schemas: of keys and of values, where they are not to be the store's own.
+
+    Raises:
+        CheckpointNotFoundError: there is no such store or partition.
+        SchemaMismatchError: there is no schema; the message says what the rows look like.
+        StateStoreError: the operator is no stream-stream join, or there is no such side.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        operator: Operator,
+        store_name: str,
+        *,
+        version: int,
+        join_side: str | None,
+        partitions: Sequence[int] | None,
+        conf: Mapping[str, str],
+        max_record_bytes: int,
+        schemas: tuple[pa.Schema | None, pa.Schema | None],
+    ) -> None:
+        self._fs = fs
+        self._operator = operator
+        self._version = version
+        self._conf = conf
+        self._format = RecordFormat(compression_codec(conf), row_checksum(conf), max_record_bytes)
+        self._converter: Converter
+        if join_side is None:
+            store = operator.store(store_name)
+            self._converter = self._rows = self._row_converter(store, *schemas)
+        else:
+            count_store, store = (operator.store(name) for name in side_stores(join_side, operator))
+            self._rows = self._row_converter(store, None, schemas[1])
+            counts = self._row_converter(count_store, schemas[0], None)
+            loaders = {i: self._loader(count_store, i) for i in count_store.partition_ids}
+            self._converter = JoinSideConverter(counts, self._rows, loaders)
+        self._partitions = self._choose(store, partitions)
+
+    def read(self, threads: int) -> pa.Table:
+        """The rows as a table."""
+        return read_table(self._partitions, self._converter, self._version, threads)
+
+    def stream(self, threads: int) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return open_reader(self._partitions, self._converter, self._version, threads)
+
+    def changes(self, versions: range, threads: int) -> pa.Table:
+        """The records of the deltas of some versions."""
+        return read_changes(self._partitions, self._rows, versions, threads)
+
+    def _choose(self, store: Store, wanted: Sequence[int] | None) -> list[StorePartition]:
+        found, declared = set(store.partition_ids), set(range(store.num_partitions))
+        # Whatever is declared, an operator without keys (a global limit or aggregation) runs in partition 0 alone.
+        expected = {0} if found == {0} else declared
+        for partition_id in sorted(expected - found if wanted is None else set(wanted) - found - declared):
+            raise CheckpointNotFoundError(
+                f"operator {self._operator.operator_id} has no partition {partition_id}",
+                store.partition_path(partition_id),
+                remedy=f"Its partitions are {sorted(found)}; {store.num_partitions} are declared",
+            )
+        ids = sorted(found if wanted is None else found & set(wanted))
+        return [StorePartition(i, self._loader(store, i)) for i in ids]
+
+    def _row_converter(
+        self, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
+    ) -> RowConverter:
+        key_type = store.key_type if key_schema is None else from_arrow_schema(key_schema)
+        value_type = store.value_type if value_schema is None else from_arrow_schema(value_schema)
+        if key_type is None or value_type is None:
+            raise self._no_schema(store, key_type is None, value_type is None)
+        if value_schema is None:
+            value_type = kept_value_type(self._operator, store, value_type, self._conf, lambda: self._first(store))
+        return RowConverter(key_type, value_type)
+
+    def _loader(self, store: Store, partition_id: int) -> PartitionLoader:
+        return PartitionLoader(self._fs, store.partition_path(partition_id), self._format)
+
+    def _first(self, store: Store) -> Window | None:
+        """Some records of the store."""
+        for partition_id in store.partition_ids:
+            for window in self._loader(store, partition_id).stream(self._version, _kept):
+                return window
+        return None
+
+    def _no_schema(self, store: Store, no_key: bool, no_value: bool) -> SchemaMismatchError:
+        first = self._first(store)
+        looks = "it has no rows at this batch"
+        if first is not None:
+            looks = f"keys: {describe_rows(first.keys)}; values: {describe_rows(first.values)}"
+        missing = [f"{part}_schema=pyarrow.schema([...])" for part, no in (("key", no_key), ("value", no_value)) if no]
+        return SchemaMismatchError(
+            f"the store has no schema file; {looks}", store.schema_path, remedy=f"Give {' and '.join(missing)}"
+        )
+
+
+def _kept(window: Window) -> Window:
+    """A window whose buffers are its own."""
+    return Window(
+        memoryview(bytes(window.data)),
+        pa.py_buffer(bytes(window.keys)),
+        pa.py_buffer(bytes(window.values)),
+        window.path,
+        window.position,
+    )
