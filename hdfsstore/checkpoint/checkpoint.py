@@ -340,9 +340,12 @@ def _is_checkpoint(fs: FileSystem, path: str) -> bool:
 
 def _advice(fs: FileSystem, path: str) -> str:
     """Names the nearest folder around the path that is a checkpoint."""
-    for folder in _around(fs, path):
-        if _is_checkpoint(fs, folder):
-            return f"{folder} is one: open that"
+    try:
+        near = next((folder for folder in _around(fs, path) if _is_checkpoint(fs, folder)), None)
+    except StateStoreError:  # a folder around it may not be ours to look into
+        near = None
+    if near is not None:
+        return f"{near} is one: open that"
     return "Give the checkpointLocation of a query: the folder that holds offsets, commits and state"
 
 

@@ -141,6 +141,14 @@ class TestLocation:
         with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
             Checkpoint(tmp_path)
 
+    def test_a_folder_near_that_may_not_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise StateStoreError("permission denied")
+
+        monkeypatch.setattr("hdfsstore.checkpoint.checkpoint.list_folder", refuse)
+        with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
+            Checkpoint(tmp_path)
+
     def test_query_id_missing_or_damaged(self, tmp_path: Path) -> None:
         checkpoint(tmp_path)
         (tmp_path / "metadata").unlink()
