@@ -130,7 +130,8 @@ def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: i
     """All the bytes that data decompresses to.
 
     Raises:
-        CorruptFileError: data is damaged, or is more than max_bytes once decompressed.
+        CorruptFileError: data is damaged.
+        StateStoreError: data is more than max_bytes once decompressed, or there is no such codec.
     """
     reader = open_reader(codec, pa.BufferReader(data), path=path)
     window = memoryview(bytearray(_WINDOW_SIZE))
@@ -138,7 +139,7 @@ def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: i
     while size := reader.readinto(window):
         result += window[:size]
         if max_bytes is not None and len(result) > max_bytes:
-            raise CorruptFileError(f"more than {max_bytes} bytes come out of the {codec} stream", path)
+            raise StateStoreError(f"more than {max_bytes} bytes come out of the {codec} stream", path)
     return bytes(result)
 
 

@@ -163,7 +163,7 @@ def test_other_names_that_spark_takes(name):
 def test_max_bytes(codec):
     compressed = compress(codec, RECORDS)
     assert decompress(codec, compressed, max_bytes=len(RECORDS)) == RECORDS
-    with pytest.raises(CorruptFileError, match=f"more than {len(RECORDS) - 1} bytes"):
+    with pytest.raises(StateStoreError, match=f"more than {len(RECORDS) - 1} bytes"):
         decompress(codec, compressed, max_bytes=len(RECORDS) - 1)
 
 

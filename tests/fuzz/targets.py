@@ -1,0 +1,233 @@
+"""What is damaged, and how it is read."""
+
+from __future__ import annotations
+
+import array
+import io
+import random
+import shutil
+import struct
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+
+import hdfsstore
+from hdfsstore._cext.crc32c import crc32c
+from hdfsstore.checkpoint.state_schema import parse_state_schema
+from hdfsstore.codecs.compression import CODECS, compress, decompress
+from hdfsstore.codecs.records import FileKind, RecordFormat, read_windows
+from hdfsstore.codecs.unsafe_row import RowCodec
+from tests.fuzz.damage import Input
+
+DATA = Path(__file__).parents[1] / "data"
+PATH = "the-damaged-file"
+MAX_BYTES = 64 << 20
+
+
+class Target(ABC):
+    """One reader.
+
+    Attributes:
+        exact: a checksum covers all of the input, so that small damage is found or changes nothing.
+        has_path, has_offset: what the errors tell (the offset: where bytes are at fault).
+    """
+
+    exact: bool = False
+    has_path: bool = True
+    has_offset: bool = True
+
+    @abstractmethod
+    def inputs(self) -> list[Input]:
+        """The undamaged inputs, the same ones in every process."""
+
+    @abstractmethod
+    def read(self, origin: str, data: bytes, /) -> object:
+        """The answer, comparable with that of another input, or a StateStoreError."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Called at the end."""
+
+
+class Codec(Target):
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+        self.exact = codec == "lz4"
+
+    def inputs(self) -> list[Input]:
+        chance = random.Random(self._codec)
+        records = _records(20, checksums=False)
+        contents = [b"x", b"ab" * 200, records, chance.randbytes(100), records[:100] + bytes(400) + records[:300]]
+        # More than a block of each codec; cuts and changes of it are too many to try them all.
+        contents.append(bytes(chance.choices(b"\0\0\1abc", k=70_000)))
+        return [Input("", compress(self._codec, content)) for content in contents]
+
+    def read(self, _: str, data: bytes) -> object:
+        return decompress(self._codec, data, path=PATH, max_bytes=MAX_BYTES)
+
+
+class Records(Target):
+    """Delta and snapshot records; the compression around them is whole."""
+
+    def __init__(self, *, row_checksums: bool) -> None:
+        self.exact = row_checksums
+        self._format = RecordFormat("lz4", row_checksums=row_checksums, max_record_bytes=1 << 20)
+
+    def inputs(self) -> list[Input]:
+        checksums = self._format.row_checksums
+        return [
+            Input("delta", _records(10, checksums=checksums, tombstones=True)),
+            Input("snapshot", _records(10, checksums=checksums)),
+            Input("delta", _records(0, checksums=checksums)),
+        ]
+
+    def read(self, origin: str, data: bytes) -> object:
+        kind: FileKind = "delta" if origin == "delta" else "snapshot"
+        answer = []
+        for window in read_windows(io.BytesIO(compress("lz4", data)), self._format, kind, PATH):
+            keys, values = (_slices(window.data, spans) for spans in (window.keys, window.values))
+            answer += zip(keys, values, strict=True)
+        return answer
+
+
+class Rows(Target):
+    """Single UnsafeRows of every type that the types_* checkpoints have."""
+
+    has_path = False  # a row does not know which file it is from
+
+    def __init__(self) -> None:
+        self._codecs: dict[str, RowCodec] = {}
+
+    def inputs(self) -> list[Input]:
+        inputs = []
+        for checkpoint in sorted(DATA.glob("spark-*/types_*/checkpoint")):
+            for file in sorted(checkpoint.glob("state/0/0/**/_metadata/schema")):
+                family = parse_state_schema(file.read_bytes(), str(file))[0]
+                schemas = {f"{file}/key": family.key_type, f"{file}/value": family.value_type}
+                self._codecs |= {name: RowCodec(schema) for name, schema in schemas.items()}
+                delta = min(file.parents[1].glob("*.delta"))
+                with delta.open("rb") as raw:
+                    for window in read_windows(raw, RecordFormat(), "delta", str(delta)):
+                        for name, spans in zip(schemas, (window.keys, window.values), strict=True):
+                            rows = [row for row in _slices(window.data, spans) if row is not None]
+                            inputs += [Input(name, row) for row in rows[:4]]
+        return inputs
+
+    def read(self, origin: str, data: bytes) -> object:
+        spans = pa.py_buffer(array.array("i", (0, len(data), 0, -1)).tobytes())
+        rows = self._codecs[origin].decode(data, spans)
+        rows.validate()
+        return pa.concat_arrays([rows, rows])  # touches every buffer
+
+
+class Schemas(Target):
+    """State schema files."""
+
+    def inputs(self) -> list[Input]:
+        files = sorted(
+            [*DATA.glob("spark-*/*/checkpoint/state/*/0/**/_metadata/schema"), *DATA.rglob("_stateSchema/*/*")]
+        )
+        contents = dict.fromkeys(file.read_bytes() for file in files if file.is_file() and file.suffix != ".crc")
+        return [Input("", content) for content in sorted(contents, key=lambda content: (len(content), content))[:12]]
+
+    def read(self, _: str, data: bytes) -> object:
+        return parse_state_schema(data, PATH)
+
+
+class Checkpoints(Target):
+    """Whole checkpoints with one damaged file. With the side files that Hadoop left, any damage has to be found."""
+
+    has_offset = False  # some of the files are text, and some errors are about two files
+    CASES: ClassVar = ("aggregation", "codec_zstd", "row_checksum", "session_window", "query_evolution", "join_inner")
+
+    def __init__(self, *, side_files: bool) -> None:
+        self.exact = side_files
+        self._side_files = side_files
+        self._folder = Path(tempfile.mkdtemp(prefix="hdfsstore-fuzz-"))
+        self._whole: dict[str, bytes] = {}
+        self._answers: dict[Path, object] = {}
+
+    def inputs(self) -> list[Input]:
+        # Of each case the one of the newest Spark.
+        for checkpoint in (max(DATA.glob(f"spark-*/{case}/checkpoint")) for case in self.CASES):
+            copy = self._folder / checkpoint.parent.parent.name / checkpoint.parent.name
+            shutil.copytree(checkpoint, copy)
+            for file in sorted(path for path in copy.rglob("*") if path.is_file()):
+                hadoops = file.name.startswith(".") and file.suffix == ".crc"
+                if hadoops and not self._side_files:
+                    file.unlink()
+                elif "sources" not in file.relative_to(copy).parts:
+                    self._whole[str(file.relative_to(self._folder))] = file.read_bytes()
+        return [Input(name, data) for name, data in self._whole.items()]
+
+    def read(self, origin: str, data: bytes) -> object:
+        checkpoint = self._folder.joinpath(*Path(origin).parts[:2])
+        if data == self._whole[origin]:
+            if checkpoint not in self._answers:
+                self._answers[checkpoint] = _read_everything(checkpoint, self.exact)
+            return self._answers[checkpoint]
+        (self._folder / origin).write_bytes(data)
+        try:
+            return _read_everything(checkpoint, self.exact)
+        finally:
+            (self._folder / origin).write_bytes(self._whole[origin])
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder)
+
+
+def _read_everything(path: Path, compare: bool) -> object:
+    checkpoint = hdfsstore.Checkpoint(path)
+    answer: list[object] = [checkpoint.query_id, checkpoint.batches, checkpoint.latest_batch_id]
+    for operator in checkpoint.operators:
+        for store in operator.stores:
+            answer += [store.key_schema, store.value_schema]
+            state = checkpoint.read_state(operator.operator_id, store.name)
+            last = checkpoint.latest_batch_id
+            changes = checkpoint.read_changes(last, last, operator.operator_id, store.name)
+            for table in (state, changes):
+                table.validate()
+                answer.append(_rows(table) if compare else table.nbytes)
+    return answer
+
+
+def _rows(table: pa.Table) -> list[str]:
+    """The rows in an order of their own. Structs are taken apart, as fields may have one name."""
+    columns = [array.to_pylist() for column in table.flatten().flatten().columns for array in [column.combine_chunks()]]
+    return sorted(map(repr, zip(*columns, strict=True)))
+
+
+def _records(count: int, *, checksums: bool, tombstones: bool = False) -> bytes:
+    data = bytearray()
+    for i in range(count):
+        key, value = struct.pack("<qq", 0, i), struct.pack("<qqq", 0, i * i, -i)
+        tombstone = tombstones and i % 3 == 2
+        if checksums:
+            key = struct.pack("<I", crc32c(key)) + key if tombstone else key
+            value = struct.pack("<I", crc32c(key + value)) + value
+        data += (
+            struct.pack(">i", len(key))
+            + key
+            + (struct.pack(">i", -1) if tombstone else struct.pack(">i", len(value)) + value)
+        )
+    return bytes(data) + struct.pack(">i", -1)
+
+
+def _slices(data: memoryview, spans: pa.Buffer) -> list[bytes | None]:
+    numbers: Sequence[int] = memoryview(spans).cast("B").cast("i").tolist()
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return [None if size < 0 else bytes(data[start : start + size]) for start, size in pairs]
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    **{codec: lambda codec=codec: Codec(codec) for codec in CODECS},
+    "records": lambda: Records(row_checksums=False),
+    "checked_records": lambda: Records(row_checksums=True),
+    "rows": Rows,
+    "schemas": Schemas,
+    "checkpoints": lambda: Checkpoints(side_files=False),
+    "checked_checkpoints": lambda: Checkpoints(side_files=True),
+}
