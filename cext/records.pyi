@@ -14,9 +14,9 @@ class RecordParser:
     def values(self) -> pa.Buffer: ...
 
 def encode_records(
-    key_data: Buffer,
+    key_bytes: Buffer,
     key_spans: pa.Buffer,
-    value_data: Buffer,
+    value_bytes: Buffer,
     value_spans: pa.Buffer,
     *,
     row_checksums: bool = False,

@@ -206,14 +206,14 @@ cdef const int32_t* spans_of(object buffer, Py_ssize_t* count) except? NULL:
 
 
 def encode_records(
-    const uint8_t[::1] key_data not None,
+    key_bytes not None,
     key_spans not None,
-    const uint8_t[::1] value_data not None,
+    value_bytes not None,
     value_spans not None,
     *,
     bint row_checksums=False,
 ):
-    """Encodes records, end mark included: the n spans of `key_data` and of `value_data` (size -1 = tombstone).
+    """Encodes records, end mark included: the n spans of `key_bytes` and of `value_bytes` (size -1 = tombstone).
 
     Returns:
         A pyarrow.Buffer of the uncompressed file.
@@ -221,6 +221,8 @@ def encode_records(
     Raises:
         ValueError: the spans do not match each other, or do not lie in their data.
     """
+    cdef const uint8_t[::1] key_data = memoryview(key_bytes).cast("B")
+    cdef const uint8_t[::1] value_data = memoryview(value_bytes).cast("B")
     cdef Py_ssize_t n = 0, m = 0, i, total = 4, extra = 4 if row_checksums else 0
     cdef const int32_t* keys = spans_of(key_spans, &n)
     cdef const int32_t* values = spans_of(value_spans, &m)
