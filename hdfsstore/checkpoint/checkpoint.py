@@ -36,7 +36,8 @@ class Batch:
 
     Attributes:
         batch_id: its number; it read version batch_id of each store and wrote version batch_id + 1.
-        committed: whether it is done. One that is not is run again when the query is started.
+        committed: whether it is done. One that is not is run again when the query is started. Spark 2.1, which does
+            not tell, is taken to have done all of them: it writes a version of the state whole or not at all.
         watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 before there is one.
         timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 where the log lacks it.
         conf: the settings that the offset log pins.
@@ -313,10 +314,14 @@ class Checkpoint:
         # Commits first: a batch that both are listed of has surely begun before it was done.
         commits = self._commit_log.list()
         offsets = self._offset_log.list()
-        if commits.files:
-            return offsets, commits, offsets.files.keys() & commits.files.keys()
-        # Spark 2.1 has no commit log. A batch begins when the one before it is done.
-        return offsets, commits, set(list(offsets.files)[:-1])
+        if not commits.files and self._is_of_spark_2_1(offsets):
+            return offsets, commits, set(offsets.files)
+        return offsets, commits, offsets.files.keys() & commits.files.keys()
+
+    def _is_of_spark_2_1(self, offsets: Listing) -> bool:
+        """Spark 2.1 has no commit log, and no conf in the offset log: nothing tells whether its last batch was done."""
+        newest = self._offset_log.read(offsets, max(offsets.files)) if offsets.files else None
+        return newest is not None and not newest.conf
 
 
 def _batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:

@@ -74,9 +74,15 @@ class TestBatches:
         for batch_id in range(3):
             put(tmp_path / "offsets" / str(batch_id), 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0}\n{}')
         cp = Checkpoint(tmp_path)
-        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
-        assert cp.latest_batch_id == 1
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, True)]
+        assert cp.latest_batch_id == 2
         assert (compression_codec(cp.batch(1).conf), row_checksum(cp.batch(1).conf)) == ("lz4", False)
+
+    def test_commit_log_lost(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, 2, a="b"))
+        for path in (tmp_path / "commits").iterdir():
+            path.unlink()
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, False), (1, False)]
 
     def test_nothing_committed(self, tmp_path: Path) -> None:
         put(tmp_path / "metadata", '{"id":"x"}')
@@ -86,7 +92,7 @@ class TestBatches:
             _ = cp.latest_batch_id
         with pytest.raises(BatchNotAvailableError, match="keeps none"):
             cp.batch(0)
-        offsets(tmp_path, 0)
+        offsets(tmp_path, 0, a="b")
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, False)]
         with pytest.raises(BatchNotAvailableError, match="batch 0 is under way"):
             _ = cp.latest_batch_id

@@ -89,6 +89,10 @@ def test_schemas(case: Path) -> None:
     for read in truth(case)["reads"]:
         if read["join_side"] is None and read["state_variable"] is None:
             store = checkpoint.operator(read["operator_id"], read["batch_id"]).store(read["store_name"])
+            if not Path(store.schema_path).exists():
+                assert truth(case)["spark"] < "3"
+                assert store.key_schema is store.value_schema is None
+                continue
             assert columns(store.key_type) == columns(parse_type(read["key_schema"]))
             assert columns(store.value_type) == columns(parse_type(read["value_schema"]))
             assert store.key_schema.names == [name for name, _ in columns(store.key_type)]
