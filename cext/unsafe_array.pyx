@@ -88,7 +88,7 @@ cdef Reason read_array(Elements* e, const uint8_t* data, int64_t at, int64_t siz
         for i in range(count):
             if not get_bit(nulls, i):
                 set_bit(e.validity, first + i)
-    if e.kind == c"1" or e.kind == c"2" or e.kind == c"4" or e.kind == c"8":
+    if is_plain(e.kind):
         if count:
             memcpy(e.values + first * width, slots, count * width)
     elif e.kind == c"?":
@@ -278,6 +278,10 @@ cdef bint write_array(
     cdef uint8_t word_bytes[8]
     cdef uint64_t word = 0
     store_le64(array, <uint64_t> count)
+    if source.validity == NULL and is_plain(source.kind):
+        if count:
+            memcpy(slots, source.values + start * width, count * width)
+        return True
     for i in range(count):
         if is_null(source, start + i):
             set_bit(array + 8, i)

@@ -86,6 +86,11 @@ cdef inline int arrow_bytes(char kind) noexcept nogil:
     return element_width(kind)
 
 
+cdef inline bint is_plain(char kind) noexcept nogil:
+    """Whether an array keeps its elements as Arrow does."""
+    return kind == c"1" or kind == c"2" or kind == c"4" or kind == c"8"
+
+
 cdef inline bint is_variable(char kind) noexcept nogil:
     return kind == c"s" or kind == c"D" or kind == c"i"
 

@@ -444,13 +444,19 @@ cdef bint write_slots(
 ) noexcept nogil:
     cdef int64_t r
     cdef uint64_t word = 0
+    cdef uint8_t* slots = to + bits + 8 * field
+    if source.kind == c"8" and source.validity == NULL:
+        for r in range(start, stop):
+            if rows[r] >= 0:
+                store_le64(slots + rows[r], load_le64(source.values + 8 * r))
+        return True
     for r in range(start, stop):
         if rows[r] < 0:
             continue
         if is_null(source, r):
             set_bit(to + rows[r], field)
         elif take_value(source, r, &word):
-            store_le64(to + rows[r] + bits + 8 * field, word)
+            store_le64(slots + rows[r], word)
         else:
             return False
     return True

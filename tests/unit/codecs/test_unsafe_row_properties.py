@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore.codecs import types as t
@@ -46,7 +46,6 @@ def elements(lists: pa.Array) -> pa.Array:
 
 
 @given(tables())
-@settings(max_examples=200, deadline=None)
 def test_what_is_encoded_decodes_to_the_same(table: tuple[t.StructType, pa.StructArray]) -> None:
     schema, rows = table
     codec = RowCodec(schema)
@@ -60,7 +59,6 @@ def test_what_is_encoded_decodes_to_the_same(table: tuple[t.StructType, pa.Struc
 
 
 @given(tables(), st.integers(0, 4), st.integers(0, 4))
-@settings(max_examples=100, deadline=None)
 def test_a_slice_is_encoded_as_its_rows_are(table: tuple[t.StructType, pa.StructArray], start: int, size: int) -> None:
     schema, rows = table
     codec = RowCodec(schema)
@@ -68,7 +66,6 @@ def test_a_slice_is_encoded_as_its_rows_are(table: tuple[t.StructType, pa.Struct
 
 
 @given(tables(null_rows=False), st.sampled_from([0x01, 0x81, 0xFF]))
-@settings(max_examples=150, deadline=None)
 def test_damaged_rows(table: tuple[t.StructType, pa.StructArray], flipped: int) -> None:
     """Each byte changed, and the row cut there: a row or a StateStoreError, and nothing worse."""
     schema, rows = table
