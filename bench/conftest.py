@@ -1,0 +1,46 @@
+"""What the benchmarks share: `--smoke`, Spark, and the checkpoint that both sides read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bench import big_state
+
+SMOKE_SHARE = 100
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--smoke", action="store_true", help=f"sizes / {SMOKE_SHARE} and one round: does it still run?")
+
+
+@pytest.fixture(scope="session")
+def smoke(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--smoke"))
+
+
+@pytest.fixture(scope="session")
+def rounds(smoke: bool) -> int:
+    """How often to time each piece of work."""
+    return 1 if smoke else 5
+
+
+@pytest.fixture(scope="session")
+def num_keys(smoke: bool) -> int:
+    return big_state.NUM_KEYS // SMOKE_SHARE if smoke else big_state.NUM_KEYS
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = big_state.spark_session()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def checkpoint(num_keys: int) -> Path:
+    return big_state.checkpoint(num_keys)
