@@ -18,7 +18,8 @@ from pyarrow.fs import FileInfo, FileSystem, FileType
 from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.checkpoint.operator_metadata import StoreMetadata, read_operator_metadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
-from hdfsstore.codecs.types import StructType, to_arrow_schema
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import CheckpointNotFoundError
 from hdfsstore.fs import list_folder
 

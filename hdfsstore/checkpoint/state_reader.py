@@ -20,8 +20,8 @@ from hdfsstore.checkpoint.reading import (
     read_changes,
     read_table,
 )
+from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
-from hdfsstore.codecs.types import from_arrow_schema
 from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError
 from hdfsstore.state.hdfs.load import PartitionLoader
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hdfsstore._cext import murmur3
 from hdfsstore._cext.murmur3 import Column, Kind
+from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.codecs.types import (
     ArrayType,
     DataType,
@@ -22,7 +23,6 @@ from hdfsstore.codecs.types import (
     UserDefinedType,
     VariantType,
     YearMonthIntervalType,
-    to_arrow_type,
 )
 from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.errors import UnsupportedTypeError
 
 # How a type is kept in a slot: the letters are explained in cext/unsafe_layout.pxd; any other type is "s".
@@ -49,7 +50,7 @@ class Node:
 
 
 def plan(type_: t.DataType, path: str) -> Node:
-    arrow = t.to_arrow_type(type_)
+    arrow = to_arrow_type(type_)
     while isinstance(type_, t.UserDefinedType):
         type_ = type_.sql_type
     children: tuple[Node, ...] = ()

@@ -1,11 +1,7 @@
-"""Spark SQL's data types: from and to the JSON that Spark keeps in schema files, and from and to Arrow.
+"""Spark SQL's data types, from and to the JSON that Spark keeps in schema files.
 
-The JSON is that of Spark's `DataType.json` (`sql/api/.../types/DataType.scala`); the Arrow types are those of Spark's
-`DataFrame.toArrow()`. Where an Arrow type alone does not tell which Spark type it stands for (char, varchar, collated
-string, year-month interval, time of another precision, user-defined type, a type unknown to us), its field carries the
-Spark type's JSON under the metadata key `spark.type`; a field's own Spark metadata is kept under `spark.metadata`.
-
-Types are matched by position, never by name: two fields of one struct may have the same name.
+The JSON is that of Spark's `DataType.json` (`sql/api/.../types/DataType.scala`). Types are matched by position, never
+by name: two fields of one struct may have the same name.
 """
 
 from __future__ import annotations
@@ -16,12 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import pyarrow as pa
+from hdfsstore.errors import SchemaMismatchError
 
-from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
-
-TYPE_KEY = b"spark.type"
-METADATA_KEY = b"spark.metadata"
+# Deeper types than people write; every walk over them is a recursion.
+MAX_DEPTH = 100
 COLLATIONS_KEY = "__COLLATIONS"
 DEFAULT_COLLATION = "UTF8_BINARY"
 DAY_TIME_UNITS = ("day", "hour", "minute", "second")
@@ -297,17 +291,14 @@ def parse_type(value: str | Mapping[str, Any]) -> DataType:
     A type that is not known becomes an UnknownType. Errors: SchemaMismatchError where the text is not the JSON of a
     type at all.
     """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise SchemaMismatchError(f"a schema is not JSON: {error}") from error
     try:
-        return _parse(value, "", {})
+        if isinstance(value, str):
+            value = json.loads(value)
+        return _parse(value, "", {}, MAX_DEPTH)
     except RecursionError:
-        raise SchemaMismatchError("a schema is nested too deeply to be one of Spark's") from None
+        raise SchemaMismatchError(f"a schema is nested more than {MAX_DEPTH} levels deep") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise SchemaMismatchError(f"a schema lacks or misuses a key of Spark's JSON ({error!r})") from error
+        raise SchemaMismatchError(f"a schema is not Spark's JSON of one: {error!r}") from error
 
 
 def to_json(type_: DataType) -> str:
@@ -315,76 +306,11 @@ def to_json(type_: DataType) -> str:
     return json.dumps(type_.json_value, separators=(",", ":"), ensure_ascii=False)
 
 
-def to_arrow_schema(struct: StructType) -> pa.Schema:
-    return pa.schema(_arrow_fields(struct))
-
-
-def from_arrow_schema(schema: pa.Schema) -> StructType:
-    """Errors: UnsupportedTypeError where an Arrow type has no counterpart in Spark; it names the field."""
-    return StructType(tuple(_from_arrow_field(f, f.name) for f in schema))
-
-
-def to_arrow_type(type_: DataType) -> pa.DataType:
-    """The Arrow type of values of a Spark type; what Arrow cannot tell is told by the fields that hold it."""
-    match type_:
-        case StringType() | CharType() | VarcharType():
-            return pa.string()
-        case DecimalType(precision, scale):
-            return pa.decimal128(precision, scale)
-        case DayTimeIntervalType():
-            return pa.duration("us")
-        case TimeType():
-            return pa.time64("ns")
-        case YearMonthIntervalType():
-            return pa.month_day_nano_interval()
-        case VariantType():
-            tag = {b"variant": b"true"}
-            return pa.struct(
-                [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False, metadata=tag)]
-            )
-        case ArrayType(element, contains_null):
-            return pa.list_(_arrow_field("element", element, contains_null))
-        case MapType(key, value, contains_null):
-            entry = _arrow_field("key", key, False), _arrow_field("value", value, contains_null)
-            return pa.map_(*entry)
-        case StructType():
-            return pa.struct(_arrow_fields(type_))
-        case UserDefinedType(sql_type):
-            return to_arrow_type(sql_type)
-        case UnknownType():
-            return pa.binary()
-    return _SIMPLE_ARROW[type(type_)]
-
-
-_SIMPLE_ARROW: dict[type[DataType], pa.DataType] = {
-    NullType: pa.null(),
-    BooleanType: pa.bool_(),
-    ByteType: pa.int8(),
-    ShortType: pa.int16(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    BinaryType: pa.binary(),
-    DateType: pa.date32(),
-    TimestampType: pa.timestamp("us", "UTC"),
-    TimestampNTZType: pa.timestamp("us"),
-    CalendarIntervalType: pa.month_day_nano_interval(),
-}
-# What an Arrow type stands for where nothing else is said.
-_FROM_ARROW: dict[pa.DataType, DataType] = {arrow: cls() for cls, arrow in _SIMPLE_ARROW.items()} | {
-    pa.duration("us"): DayTimeIntervalType(),
-    pa.time64("ns"): TimeType(),
-    pa.string(): StringType(),
-    pa.large_string(): StringType(),
-    pa.string_view(): StringType(),
-    pa.large_binary(): BinaryType(),
-    pa.binary_view(): BinaryType(),
-}
-
-
-def _parse(value: Any, path: str, collations: Mapping[str, str]) -> DataType:
-    """`path` is the place inside the nearest struct field, by which Spark's field metadata names collations."""
+def _parse(value: Any, path: str, collations: Mapping[str, str], depth: int) -> DataType:
+    """`path` is the place inside the nearest struct field, by which Spark's field metadata names collations; `depth` is
+    how many more levels may be nested in this one."""
+    if depth == 0:
+        raise RecursionError
     if isinstance(value, str):
         if value == "string" and path in collations:
             return StringType(collations[path].split(".", 1)[-1])
@@ -398,28 +324,30 @@ def _parse(value: Any, path: str, collations: Mapping[str, str]) -> DataType:
         return UnknownType(json.dumps(value))
     match value["type"]:
         case "struct":
-            return StructType(tuple(_parse_field(f) for f in value["fields"]))
+            return StructType(tuple(_parse_field(f, depth - 1) for f in value["fields"]))
         case "array":
-            return ArrayType(_parse(value["elementType"], f"{path}.element", collations), value["containsNull"])
+            return ArrayType(
+                _parse(value["elementType"], f"{path}.element", collations, depth - 1), value["containsNull"]
+            )
         case "map":
             return MapType(
-                _parse(value["keyType"], f"{path}.key", collations),
-                _parse(value["valueType"], f"{path}.value", collations),
+                _parse(value["keyType"], f"{path}.key", collations, depth - 1),
+                _parse(value["valueType"], f"{path}.value", collations, depth - 1),
                 value["valueContainsNull"],
             )
         case "udt" if value.get("sqlType") is not None:
             text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-            return UserDefinedType(_parse(value["sqlType"], "", {}), text)
+            return UserDefinedType(_parse(value["sqlType"], "", {}, depth - 1), text)
     return UnknownType(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
-def _parse_field(value: Mapping[str, Any]) -> StructField:
+def _parse_field(value: Mapping[str, Any], depth: int) -> StructField:
     metadata = dict(value.get("metadata") or {})
     collations = metadata.pop(COLLATIONS_KEY, {})
     name = value["name"]
     if not isinstance(name, str):
         raise TypeError(f"the name {name!r} of a field")
-    return StructField(name, _parse(value["type"], name, collations), value.get("nullable", True), metadata)
+    return StructField(name, _parse(value["type"], name, collations, depth), value.get("nullable", True), metadata)
 
 
 def _plain_json(type_: DataType) -> Any:
@@ -440,51 +368,3 @@ def _collations(path: str, type_: DataType) -> list[tuple[str, str]]:
 
 def _interval_name(start: str, end: str) -> str:
     return f"interval {start}" if start == end else f"interval {start} to {end}"
-
-
-def _arrow_fields(struct: StructType) -> list[pa.Field[Any]]:
-    return [_arrow_field(f.name, f.type, f.nullable, f.metadata) for f in struct.fields]
-
-
-def _arrow_field(
-    name: str, type_: DataType, nullable: bool, metadata: Mapping[str, Any] | None = None
-) -> pa.Field[Any]:
-    arrow = to_arrow_type(type_)
-    tags: dict[bytes, bytes] = {}
-    told = isinstance(type_, (StructType, ArrayType, MapType, VariantType, DecimalType))
-    if not told and _FROM_ARROW.get(arrow) != type_:
-        tags[TYPE_KEY] = to_json(type_).encode()
-    if metadata:
-        tags[METADATA_KEY] = json.dumps(metadata, separators=(",", ":"), ensure_ascii=False).encode()
-    return pa.field(name, arrow, nullable, metadata=tags or None)
-
-
-def _from_arrow_field(arrow: pa.Field[Any], path: str) -> StructField:
-    tags = arrow.metadata or {}
-    type_ = parse_type(tags[TYPE_KEY].decode()) if TYPE_KEY in tags else _from_arrow_type(arrow.type, path)
-    metadata = json.loads(tags[METADATA_KEY]) if METADATA_KEY in tags else {}
-    return StructField(arrow.name, type_, arrow.nullable, metadata)
-
-
-def _from_arrow_type(arrow: pa.DataType, path: str) -> DataType:
-    if arrow in _FROM_ARROW:
-        return _FROM_ARROW[arrow]
-    if pa.types.is_decimal128(arrow):
-        return DecimalType(arrow.precision, arrow.scale)
-    if pa.types.is_timestamp(arrow) and arrow.unit == "us":
-        return TimestampType()
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        element = _from_arrow_field(arrow.value_field, f"{path}[]")
-        return ArrayType(element.type, element.nullable)
-    if pa.types.is_map(arrow):
-        key = _from_arrow_field(arrow.key_field, f"{path}.key")
-        value = _from_arrow_field(arrow.item_field, f"{path}.value")
-        return MapType(key.type, value.type, value.nullable)
-    if pa.types.is_struct(arrow):
-        if any((f.metadata or {}).get(b"variant") == b"true" for f in arrow.fields):
-            return VariantType()
-        return StructType(tuple(_from_arrow_field(f, f"{path}.{f.name}") for f in arrow.fields))
-    raise UnsupportedTypeError(
-        f"field {path!r} has the Arrow type {arrow}, which no Spark type is shown as",
-        remedy="Give the field one of the types that Spark's toArrow() gives",
-    )

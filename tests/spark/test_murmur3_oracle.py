@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStructType
 
+from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.codecs.murmur3 import hash_rows, partition_ids
 from hdfsstore.codecs.types import (
     ArrayType,
@@ -37,7 +38,6 @@ from hdfsstore.codecs.types import (
     TimestampType,
     TimeType,
     YearMonthIntervalType,
-    to_arrow_type,
     to_json,
 )
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import from_arrow_schema, to_arrow_schema
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.unit.codecs.row_strategies import plain_leaves, tables
 from tests.unit.codecs.test_unsafe_row_properties import same
@@ -121,7 +122,7 @@ def test_schemas(spark: SparkSession, ddl: str) -> None:
     schema = t.parse_type(text)
     assert t.to_json(schema) == text
     assert isinstance(schema, t.StructType)
-    assert t.from_arrow_schema(t.to_arrow_schema(schema)) == schema
+    assert from_arrow_schema(to_arrow_schema(schema)) == schema
 
 
 def test_arrow_types_are_those_of_spark(spark: SparkSession) -> None:
@@ -131,4 +132,4 @@ def test_arrow_types_are_those_of_spark(spark: SparkSession) -> None:
     )
     schema = t.parse_type(frame._jdf.schema().json())
     assert isinstance(schema, t.StructType)
-    assert t.to_arrow_schema(schema).equals(frame.toArrow().schema)
+    assert to_arrow_schema(schema).equals(frame.toArrow().schema)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import to_arrow_type
 
 WIDE = Context(prec=76)
 INTS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64, t.YearMonthIntervalType: 32}
@@ -125,7 +126,7 @@ def nullable(type_: t.DataType) -> st.SearchStrategy[Any]:
 
 def to_arrow(type_: t.DataType, column: list[Any]) -> pa.Array:
     """A column of `values`. pa.array cannot do it for structs whose fields' names repeat."""
-    arrow = t.to_arrow_type(type_)
+    arrow = to_arrow_type(type_)
     mask = pa.array([value is None for value in column], pa.bool_())
     match type_:
         case t.StructType(fields):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.codecs.murmur3 import hash_rows, partition_ids
 from hdfsstore.codecs.types import (
     ArrayType,
@@ -36,7 +37,6 @@ from hdfsstore.codecs.types import (
     UserDefinedType,
     VariantType,
     YearMonthIntervalType,
-    to_arrow_type,
 )
 from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
 
