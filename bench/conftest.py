@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench import big_state
+from bench.report import Report
 
 SMOKE_SHARE = 100
 
@@ -44,3 +45,18 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def checkpoint(num_keys: int) -> Path:
     return big_state.checkpoint(num_keys)
+
+
+_REPORT = Report()
+
+
+@pytest.fixture(scope="session")
+def report() -> Report:
+    """What the run found, shown at its end."""
+    return _REPORT
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _REPORT.rows:
+        terminalreporter.section("side by side")
+        terminalreporter.write_line("\n".join(_REPORT.lines()))

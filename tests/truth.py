@@ -50,23 +50,35 @@ class Read:
     facts: dict[str, Any]
 
     @property
-    def rows(self) -> pa.Table | None:
-        """Spark's rows, where it could give them as Arrow."""
-        if self.facts["file"] is None or self.facts["projected"]:
-            return None
-        return pa.ipc.open_file(self.case.folder / "truth" / self.facts["file"]).read_all()
-
-    @property
-    def json_rows(self) -> list[Any] | None:
-        """Spark's rows as to_json gives them (without null fields), where it could not give them as Arrow."""
-        if not self.facts.get("rows") or self.facts["file"] is None:
-            return None
-        text = (self.case.folder / "truth" / self.facts["rows"]).read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
+    def rows(self) -> pa.Table:
+        """Spark's rows. Year-month intervals, which toArrow cannot give, were read as numbers of months."""
+        table = pa.ipc.open_file(self.case.folder / "truth" / self.facts["file"]).read_all()
+        for path in self.facts["in_months"]:
+            column, field = path.split(".")
+            at = table.column_names.index(column)
+            table = table.set_column(at, column, _as_intervals(table[column].combine_chunks(), int(field)))
+        return table
 
     def __str__(self) -> str:
-        name = self.facts["file"] or self.facts.get("rows") or self.facts["store_name"]
-        return f"{self.case}-{name.removesuffix('.arrow')}"
+        return f"{self.case}-{self.facts['file'].removesuffix('.arrow')}"
+
+
+def _as_intervals(rows: pa.StructArray, field: int) -> pa.StructArray:
+    """Rows with one field's months, or lists of months, as intervals."""
+    fields, kinds = rows.flatten(), list(rows.type)
+    months = fields[field]
+    if pa.types.is_list(months.type):
+        kind = pa.list_(pa.field("element", pa.month_day_nano_interval()))
+        lists = [None if months_ is None else list(map(_interval, months_)) for months_ in months.to_pylist()]
+        fields[field] = pa.array(lists, kind)
+    else:
+        fields[field] = pa.array(map(_interval, months.to_pylist()), pa.month_day_nano_interval())
+    kinds[field] = pa.field(kinds[field].name, fields[field].type)
+    return pa.StructArray.from_arrays(fields, fields=kinds, mask=rows.is_null())
+
+
+def _interval(months: int | None) -> pa.MonthDayNano | None:
+    return None if months is None else pa.MonthDayNano((months, 0, 0))
 
 
 def cases() -> list[Case]:

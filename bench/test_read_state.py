@@ -1,0 +1,159 @@
+"""read_state beside Spark's `statestore` source and beside its limit: decompress, hash and copy the bytes once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import lz4.block
+import pytest
+from pyarrow.fs import LocalFileSystem
+from pyspark.sql import SparkSession
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import hdfsstore
+from bench import big_state
+from bench.report import Report
+from bench.side_by_side import side_by_side
+from hdfsstore._cext.lz4_block import xxhash32
+from hdfsstore.codecs.compression import open_reader
+from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat, read_windows
+from hdfsstore.fs import open_input
+
+LZ4_HEADER = 21
+SEED = 0x9747B28C
+
+
+def chain_files(path: Path) -> list[Path]:
+    """The snapshot and the deltas that the last version needs, of all partitions."""
+    files = []
+    for folder in sorted((path / "state" / "0").glob("[0-9]*")):
+        newest = max(folder.glob("*.snapshot"), key=lambda file: int(file.stem))
+        files += [newest, *(file for file in folder.glob("*.delta") if int(file.stem) > int(newest.stem))]
+    return files
+
+
+def lz4_blocks(file: Path) -> list[tuple[memoryview, int, bool]]:
+    """Body, raw length and whether it is compressed, of each block of a file."""
+    content, at, blocks = memoryview(file.read_bytes()), 0, []
+    while at < len(content):
+        size, raw_size = (int.from_bytes(content[at + i : at + i + 4], "little") for i in (9, 13))
+        if raw_size:
+            body = content[at + LZ4_HEADER : at + LZ4_HEADER + size]
+            blocks.append((body, raw_size, content[at + 8] & 0xF0 == 0x20))
+        at += LZ4_HEADER + size
+    return blocks
+
+
+def limit_of(files: list[Path]) -> tuple[dict[str, Callable[[], object]], int]:
+    """The three pieces of work that no reader of these files can do without, and how many bytes they are about."""
+    blocks = [block for file in files for block in lz4_blocks(file)]
+    raw = [lz4.block.decompress(body, raw_size) if packed else bytes(body) for body, raw_size, packed in blocks]
+    total = sum(map(len, raw))
+    target = memoryview(bytearray(total))
+
+    def decompress() -> None:
+        for body, raw_size, packed in blocks:
+            if packed:
+                lz4.block.decompress(body, raw_size)
+
+    def hash_all() -> None:
+        for block in raw:
+            xxhash32(block, SEED)
+
+    def copy() -> None:
+        at = 0
+        for block in raw:
+            target[at : at + len(block)] = block
+            at += len(block)
+
+    return {"limit: lz4": decompress, "limit: xxHash32": hash_all, "limit: copy": copy}, total
+
+
+def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
+    """What read_state does on one thread, up to and including one stage after the other."""
+    fs, window = LocalFileSystem(), memoryview(bytearray(WINDOW_BYTES))
+
+    def read() -> None:
+        for file in files:
+            with open_input(fs, str(file)) as raw:
+                while raw.readinto(window):
+                    pass
+
+    def decompressed() -> None:
+        for file in files:
+            with open_input(fs, str(file)) as raw:
+                reader = open_reader("lz4", raw, path=str(file))
+                while reader.readinto(window):
+                    pass
+
+    def parsed() -> None:
+        for file in files:
+            with open_input(fs, str(file)) as raw:
+                for _ in read_windows(raw, RecordFormat("lz4"), "delta", str(file)):
+                    pass
+
+    return {"stage: read, check .crc": read, "stage: + decompress": decompressed, "stage: + parse records": parsed}
+
+
+def test_read_state(
+    benchmark: BenchmarkFixture, checkpoint: Path, spark: SparkSession, report: Report, num_keys: int, rounds: int
+) -> None:
+    files = chain_files(checkpoint)
+    one, two = (hdfsstore.Checkpoint(checkpoint, num_threads=threads) for threads in (1, 2))
+    assert one.read_state().num_rows == two.read_state().num_rows == num_keys
+    assert big_state.spark_read_arrow(spark, checkpoint).num_rows == num_keys
+    limits, raw_bytes = limit_of(files)
+    work: dict[str, Callable[[], object]] = {
+        "Spark statestore to Arrow": lambda: big_state.spark_read_arrow(spark, checkpoint),
+        "read_state, 1 thread": one.read_state,
+        "read_state, 2 threads": two.read_state,
+        **limits,
+        **stages(files),
+    }
+    seconds = side_by_side(work, rounds)
+    benchmark.pedantic(one.read_state, rounds=rounds)
+    limit = sum(seconds[name] for name in limits)
+    ours, ours_two, sparks = (seconds[n] for n in list(work)[1:3] + list(work)[:1])
+    for name, taken in seconds.items():
+        report.add(name, f"{taken * 1e3:.1f} ms", f"{raw_bytes / taken / 1e9:.2f} GB/s of the decompressed bytes")
+    report.add("1 thread is faster than Spark by", f"{sparks / ours:.1f} x", "goal: 25 x")
+    report.add("1 thread reaches of its limit", f"{limit / ours:.0%}", "goal: 35 %")
+    report.add("2 threads are faster than 1 by", f"{ours / ours_two:.2f} x", "goal: 1.8 x")
+
+
+MEASURE = """
+import resource, sys
+import hdfsstore
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+checkpoint = hdfsstore.Checkpoint(sys.argv[2], num_threads=2)
+before = peak()
+if sys.argv[1] == "read":
+    size = checkpoint.read_state().nbytes
+else:
+    size = sum(batch.nbytes for batch in checkpoint.open_state())
+print(before, peak(), size)
+"""
+
+
+def memory(how: str, path: Path) -> tuple[int, int, int]:
+    """Peak bytes of a process before and after it has read the state, and bytes of the Arrow result."""
+    done = subprocess.run([sys.executable, "-c", MEASURE, how, str(path)], check=True, capture_output=True, text=True)
+    before, after, size = map(int, done.stdout.split())
+    return before, after, size
+
+
+def test_memory_of_read_state(checkpoint: Path, report: Report) -> None:
+    before, after, size = memory("read", checkpoint)
+    report.add("read_state, peak memory beyond the start", f"{(after - before) / size:.2f} x Arrow", "goal: 2.5 x")
+
+
+@pytest.mark.usefixtures("spark")
+def test_memory_of_open_state(report: Report, num_keys: int) -> None:
+    _, after, size = memory("open", big_state.checkpoint(10 * num_keys))
+    report.add(f"open_state of {size / 1e6:,.0f} MB, peak memory", f"{after / 1e6:.0f} MB", "goal: below 300 MB")
