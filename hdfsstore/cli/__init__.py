@@ -1,0 +1,18 @@
+"""The command `hdfsstore`: looks into a checkpoint from a terminal. Exit codes: 0 done, 1 error, 2 usage."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The entry point; says which extra to install where typer or rich are missing."""
+    try:
+        from hdfsstore.cli.app import app
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("typer", "rich"):
+            raise
+        print(f"The command needs {missing}: pip install 'hdfsstore[cli]'", file=sys.stderr)
+        sys.exit(1)
+    app(prog_name="hdfsstore")

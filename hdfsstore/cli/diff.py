@@ -1,0 +1,126 @@
+"""`hdfsstore diff`: what changed in a state store between two batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from hdfsstore import Checkpoint
+from hdfsstore.cli import options
+from hdfsstore.cli.output import Format, choose_format, note, numbered, write_rows
+from hdfsstore.cli.progress import rows_counted
+from hdfsstore.cli.values import texts
+from hdfsstore.codecs.types import from_arrow_schema
+from hdfsstore.codecs.unsafe_row import RowCodec
+
+KINDS = ("added", "changed", "removed")
+
+
+def diff(
+    path: options.Location,
+    start: Annotated[int, typer.Option("--from", help="The state after this batch ...", min=0, show_default=False)],
+    end: Annotated[int, typer.Option("--to", help="... and the state after this one.", min=0, show_default=False)],
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            help="At most so many rows of each kind; 0 is all. By default 10 in a table, else all.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Count and show the keys that were added, changed and removed between two batches."""
+    if start >= end:
+        raise typer.BadParameter("--from has to be an earlier batch than --to")
+    chosen = choose_format(None, json, None)
+    checkpoint = Checkpoint(path)
+    options.find_store(checkpoint, operator, store)
+    changes = compare(checkpoint, operator, store, start, end)
+    counts = Counter(changes["change"].to_pylist())
+    shown = 10 if limit is None and chosen == Format.TABLE else limit or len(changes)
+    schema, rows = numbered(changes.schema, _of_each_kind(changes, shown).to_batches())
+    if chosen == Format.JSON:
+        write_rows(schema, rows, chosen)
+        return
+    typer.echo(", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + f" from batch {start} to batch {end}")
+    if merged := [_merged(batch) for batch in rows]:
+        write_rows(merged[0].schema, merged, chosen)
+    if any(count > shown for count in counts.values()):
+        note(f"The first {shown:,} of each kind; --limit 0 shows all.")
+
+
+def _of_each_kind(changes: pa.Table, limit: int) -> pa.Table:
+    parts = [changes.filter(pc.equal(changes["change"], kind)).slice(0, limit) for kind in KINDS]
+    return pa.concat_tables(parts)
+
+
+def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: int, end: int) -> pa.Table:
+    """The keys that differ between the states after two batches.
+
+    Only keys that the batches in between wrote can differ, so just those are looked up in the older state; rows are
+    compared by the bytes that Spark stores. Returns columns change ("added", "changed", "removed"), key, before, after
+    (null where there was no such key).
+    """
+    written = checkpoint.read_changes(start + 1, end, operator_id, store_name)
+    keys, values = _codec(written, "key"), _codec(written, "value")
+    last = _last_of_each(keys.encode(_single(written["key"])))
+    written = written.take(last)
+    written_keys = keys.encode(_single(written["key"]))
+
+    after = _single(written["value"])
+
+    places, values_before = [pa.array([], pa.int32())], [pa.array([], after.type)]
+    with checkpoint.open_state(operator_id, store_name, start) as state:
+        for batch in rows_counted(state, f"Batch {start}"):
+            place = pc.index_in(keys.encode(batch["key"]), value_set=written_keys)
+            places.append(place.drop_null())
+            values_before.append(batch["value"].filter(place.is_valid()))
+    place_of = pc.index_in(pa.array(range(len(written)), pa.int32()), value_set=pa.concat_arrays(places))
+    before = pa.concat_arrays(values_before).take(place_of)
+
+    existed, exists = before.is_valid(), after.is_valid()
+    same = pc.fill_null(pc.equal(values.encode(before), values.encode(after)), False)
+    differs = pc.and_(pc.or_(existed, exists), pc.invert(same))
+    change = pc.if_else(existed, pc.if_else(exists, "changed", "removed"), "added")
+    table = pa.table({"change": change, "key": written["key"], "before": before, "after": after})
+    return table.filter(differs)
+
+
+def _last_of_each(keys: pa.Array) -> pa.Array:
+    """The index of the last occurrence of each key, in order."""
+    rows = pa.table({"key": keys, "row": pa.array(range(len(keys)), pa.int64())})
+    last = rows.group_by("key").aggregate([("row", "max")])["row_max"].combine_chunks()
+    return last.take(pc.sort_indices(last))
+
+
+def _codec(rows: pa.Table, column: str) -> RowCodec:
+    return RowCodec(from_arrow_schema(pa.schema(list(rows.schema.field(column).type))))
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def _merged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """For the eye: each field of the value once, `before → after` where it changed."""
+    columns = [batch["change"], *batch["key"].flatten()]
+    names = ["change", *(f"key.{field.name}" for field in batch["key"].type)]
+    pairs = zip(batch["before"].flatten(), batch["after"].flatten(), strict=True)
+    for field, (before, after) in zip(batch["before"].type, pairs, strict=True):
+        names.append(f"value.{field.name}")
+        rows = zip(batch["change"].to_pylist(), texts(before), texts(after), strict=True)
+        columns.append(pa.array([_cell(*row) for row in rows], pa.string()))
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _cell(change: str, before: str | None, after: str | None) -> str | None:
+    if change == "changed" and before != after:
+        return f"{'null' if before is None else before} → {'null' if after is None else after}"
+    return before if change == "removed" else after

@@ -1,0 +1,173 @@
+"""`hdfsstore history`: what one key held at each batch that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError, Operator, Store, UnsupportedTypeError
+from hdfsstore.cli import options
+from hdfsstore.cli.keys import KeyPattern, parse_key
+from hdfsstore.cli.names import unique_names, with_names
+from hdfsstore.cli.output import choose_format, note, numbered, write_rows
+from hdfsstore.cli.progress import counted
+from hdfsstore.cli.values import json_texts
+from hdfsstore.cli.where import ConditionError
+from hdfsstore.codecs.murmur3 import partition_ids
+
+# Operators that put a key where the hash of the whole key says. A session window is where its key without the session
+# is, a join's buffered row where the join's key is.
+_BY_WHOLE_KEY = (
+    "stateStoreSave",
+    "dedupe",
+    "dedupeWithinWatermark",
+    "flatMapGroupsWithState",
+    "applyInPandasWithState",
+)
+
+
+def history(
+    path: options.Location,
+    key: Annotated[
+        str,
+        typer.Option(
+            help="""The key's fields as JSON: '{"user": 42}'. With some of its fields, all keys that have them.""",
+            show_default=False,
+        ),
+    ],
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    json: options.Json = False,
+) -> None:
+    """Show what a key held after each batch that is kept."""
+    checkpoint = Checkpoint(path)
+    found = options.find_store(checkpoint, operator, store)
+    try:
+        pattern = parse_key(key, unique_names(options.key_schema(found[1])))
+    except ConditionError as error:
+        raise typer.BadParameter(str(error), param_hint="--key") from None
+    story = _Story(checkpoint, *found, pattern)
+    times = {batch.batch_id: batch.timestamp_ms for batch in checkpoint.batches if batch.committed}
+    entries = [entry for batch_id in counted(times, "Batches", len(times)) for entry in story.read(batch_id)]
+    if story.unavailable:
+        note(f"Retention has removed the state of batch {_ranges(story.unavailable)}.")
+    if not entries:
+        note("None of the batches that are kept has such a key.")
+        return
+    entries.sort(key=lambda entry: (entry.key_text, entry.batch_id))
+    write_rows(*numbered(*_as_rows(entries, times)), choose_format(None, json, None))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A key after a batch.
+
+    `change` is what the batch did: added, changed, removed (then `value` is null), or "" for nothing. Of the first
+    batch kept nothing is said either: nobody knows the one before.
+    """
+
+    batch_id: int
+    change: str
+    key_text: str
+    key: pa.Array
+    value: pa.Array
+
+
+_Rows = dict[str, tuple[pa.Array, pa.Array, str]]  # by the key as text: key, value, and the value as text
+
+
+class _Story:
+    """Follows the keys from batch to batch: the first one's whole state, then what each batch changed."""
+
+    def __init__(self, checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> None:
+        self.unavailable: list[int] = []
+        self._checkpoint = checkpoint
+        self._operator_id = operator.operator_id
+        self._store_name = store.name
+        self._pattern = pattern
+        self._partitions = partitions_of(checkpoint, operator, store, pattern)
+        self._rows: _Rows | None = None
+
+    def read(self, batch_id: int) -> list[_Entry]:
+        """The keys after this batch; the batches have to come in their order."""
+        if self._rows is None:
+            try:
+                self._rows = self._state(batch_id)
+            except (BatchNotAvailableError, MissingFileError):
+                self.unavailable.append(batch_id)
+                return []
+            return list(self._entries(batch_id, {} if batch_id == 0 else self._rows, self._rows))
+        before = dict(self._rows)
+        of = (self._operator_id, self._store_name, self._partitions)
+        changes = self._checkpoint.read_changes(batch_id, batch_id, *of)
+        for text, key, value in self._matches(changes.to_batches()):
+            if value.null_count:
+                self._rows.pop(text, None)
+            else:
+                self._rows[text] = (key, value, json_texts(value)[0])
+        return list(self._entries(batch_id, before, self._rows))
+
+    def _entries(self, batch_id: int, before: _Rows, after: _Rows) -> Iterator[_Entry]:
+        for text, (key, value, value_text) in after.items():
+            change = "added" if text not in before else "" if before[text][2] == value_text else "changed"
+            yield _Entry(batch_id, change, text, key, value)
+        for text in before.keys() - after.keys():
+            key, value, _ = before[text]
+            yield _Entry(batch_id, "removed", text, key, pa.nulls(1, value.type))
+
+    def _state(self, batch_id: int) -> _Rows:
+        of = (self._operator_id, self._store_name, batch_id)
+        with self._checkpoint.open_state(*of, partitions=self._partitions) as state:
+            return {text: (key, value, json_texts(value)[0]) for text, key, value in self._matches(state)}
+
+    def _matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Array, pa.Array]]:
+        """Of each row with such a key: the key as text, the key, the value."""
+        for batch in batches:
+            named = with_names(batch, unique_names(batch.schema))
+            kept = batch.filter(self._pattern.mask(named))
+            for row, text in enumerate(json_texts(kept["key"])):
+                yield text, kept["key"].slice(row, 1), kept["value"].slice(row, 1)
+
+
+def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> list[int] | None:
+    """The partition where the key is; None where only a look into all of them tells.
+
+    What the operator promises is held against a part of the partition's own keys: Spark before 3.3 could keep an
+    aggregation in the partitioning of its input.
+    """
+    if operator.name not in _BY_WHOLE_KEY or store.name != "default" or pattern.row is None:
+        return None
+    if store.key_type is None or not store.num_partitions:
+        return None
+    hashed = partial(partition_ids, struct_type=store.key_type, num_partitions=store.num_partitions)
+    try:
+        partition = hashed(pattern.row)[0].as_py()
+        if partition not in store.partition_ids:
+            return None
+        with checkpoint.open_state(operator.operator_id, store.name, partitions=[partition]) as state:
+            keys = next((batch["key"] for batch in state if batch.num_rows), None)
+        fits = keys is not None and hashed(keys).unique().to_pylist() == [partition]
+    except UnsupportedTypeError:  # a key that Spark's hash does not take, or whose collation needs ICU
+        return None
+    return [partition] if fits else None
+
+
+def _as_rows(entries: list[_Entry], times: dict[int, int]) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    columns = {
+        "batch_id": pa.array([entry.batch_id for entry in entries], pa.int64()),
+        "batch_time": pa.array([times[entry.batch_id] or None for entry in entries], pa.timestamp("ms", "UTC")),
+        "change": pa.array([entry.change for entry in entries]),
+        "key": pa.concat_arrays([entry.key for entry in entries]),
+        "value": pa.concat_arrays([entry.value for entry in entries]),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    return batch.schema, [batch]
+
+
+def _ranges(numbers: list[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"

@@ -1,0 +1,68 @@
+"""Field names that can be told apart, and the fields under their full names.
+
+The state of an aggregation can hold several fields of one name (two sums are both `sum`). Spark and Arrow tell them
+apart by position; JSON objects, Parquet readers and SQL cannot. The second one is called `sum_2` here, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+
+def unique_names(schema: pa.Schema) -> pa.Schema:
+    """The schema with each repeated name, on any level, numbered from `_2`; the same object where there is none."""
+    fields = _unique(list(schema))
+    return schema if fields == list(schema) else pa.schema(fields, metadata=schema.metadata)
+
+
+def renamed(before: pa.Schema, after: pa.Schema) -> list[str]:
+    """The full names in `after` that `unique_names` made up."""
+    return [new for (old, _), (new, _) in zip(_walk(list(before)), _walk(list(after)), strict=True) if old != new]
+
+
+def with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns under the names of `schema`, on all levels."""
+    if batch.schema.equals(schema):
+        return batch
+    return pa.ipc.read_record_batch(batch.serialize(), schema)
+
+
+def leaves(schema: pa.Schema) -> list[str]:
+    """The full names of all fields that are no struct: `key.window.start`."""
+    return [path for path, field in _walk(list(schema)) if not pa.types.is_struct(field.type)]
+
+
+def _walk(fields: list[pa.Field], above: str = "") -> Iterator[tuple[str, pa.Field]]:
+    for field in fields:
+        path = above + field.name
+        yield path, field
+        if pa.types.is_struct(field.type):
+            yield from _walk(list(field.type), path + ".")
+
+
+def _unique(fields: list[pa.Field]) -> list[pa.Field]:
+    taken = {field.name for field in fields}
+    seen: set[str] = set()
+    result = []
+    for field in fields:
+        name, number = field.name, 2
+        while name in seen or (name != field.name and name in taken):
+            name, number = f"{field.name}_{number}", number + 1
+        seen.add(name)
+        result.append(field.with_name(name).with_type(_unique_type(field.type)))
+    return result
+
+
+def _unique_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_unique(list(kind)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_unique_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_unique_type(kind.key_type)),
+            kind.item_field.with_type(_unique_type(kind.item_type)),
+        )
+    return kind

@@ -1,0 +1,72 @@
+"""The arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store
+from hdfsstore.cli.output import TABLE_ROWS, Format
+
+Location = Annotated[
+    str, typer.Argument(metavar="PATH", help="The query's checkpoint: a folder or a URI.", show_default=False)
+]
+OperatorId = Annotated[int, typer.Option("--operator", help="The number of the stateful operator.", min=0)]
+StoreName = Annotated[str, typer.Option("--store", help="The state store of that operator.")]
+BatchId = Annotated[
+    int | None,
+    typer.Option("--batch", help="The state after this batch; the newest committed one by default.", min=0),
+]
+RowFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="By default what the name of the -o file tells, else a table.", show_default=False),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="A file; it appears when it is complete.", dir_okay=False, show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        help=f"At most so many rows; 0 is all. By default {TABLE_ROWS} in a table, else all.",
+        min=0,
+        show_default=False,
+    ),
+]
+
+
+def rows_limit(limit: int | None, format: Format) -> int:
+    """How many rows to write; 0 is all of them."""
+    if limit is not None:
+        return limit
+    return TABLE_ROWS if format == Format.TABLE else 0
+
+
+def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tuple[Operator, Store]:
+    """The store of the options. Raises BadParameter, which lists those that there are."""
+    for operator in checkpoint.operators:
+        for store in operator.stores:
+            if (operator.operator_id, store.name) == (operator_id, store_name):
+                return operator, store
+    there = [
+        f"--operator {operator.operator_id} --store {store.name} ({operator.name})"
+        for operator in checkpoint.operators
+        for store in operator.stores
+    ]
+    listed = "; there are " + ", ".join(there) if there else "; this checkpoint has no state"
+    raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}")
+
+
+def key_schema(store: Store) -> pa.Schema:
+    """The column `key` as `read_state` gives it. Raises SchemaMismatchError where no schema was written."""
+    if store.key_schema is None:
+        raise SchemaMismatchError(
+            "this store has no schema file (Spark 2 wrote none)",
+            store.schema_path,
+            remedy="In Python, give the schemas to Checkpoint.read_state(key_schema=, value_schema=)",
+        )
+    return pa.schema([("key", pa.struct(list(store.key_schema)))])

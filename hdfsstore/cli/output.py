@@ -1,0 +1,251 @@
+"""Record batches to a terminal, a pipe or a file: table, csv, json, parquet, arrow.
+
+A file appears under its name when it is complete, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hdfsstore.cli.names import renamed, unique_names, with_names
+from hdfsstore.cli.values import is_number, json_texts, texts
+
+TABLE_ROWS = 20
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_BY_SUFFIX = {
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".parquet": Format.PARQUET,
+    ".arrow": Format.ARROW,
+    ".feather": Format.ARROW,
+}
+
+
+def note(text: str) -> None:
+    """A remark on stderr, out of the way of what is printed."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, "dim"))
+
+
+def choose_format(format: Format | None, json: bool, output: Path | None) -> Format:
+    """The format that was asked for, else the one that the file's name tells, else a table. Raises BadParameter."""
+    if json and format not in (None, Format.JSON):
+        raise typer.BadParameter(f"--json and --format {format} exclude each other")
+    chosen = Format.JSON if json else format or (_BY_SUFFIX.get(output.suffix) if output else None) or Format.TABLE
+    if chosen in (Format.PARQUET, Format.ARROW) and output is None and sys.stdout.isatty():
+        raise typer.BadParameter(f"{chosen} is binary: write it to a file with -o, or into a pipe")
+    return chosen
+
+
+def streams_to_terminal(format: Format, output: Path | None) -> bool:
+    """Whether rows appear on the terminal as they come, where a progress bar would be in their way."""
+    return output is None and format != Format.TABLE and sys.stdout.isatty()
+
+
+def numbered(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """The same rows with field names that can be told apart; says on stderr which names it made up."""
+    unique = unique_names(schema)
+    if unique is schema:
+        return schema, batches
+    note(f"Fields of one name are numbered: {', '.join(renamed(schema, unique))}")
+    return unique, (with_names(batch, unique) for batch in batches)
+
+
+def write_rows(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: Format, output: Path | None = None, limit: int = 0
+) -> None:
+    """Writes the rows, at most `limit` of them (0: all), and says on stderr when there are more."""
+    rows = _Limited(batches, limit)
+    with _opened(output) as file:
+        _WRITERS[format](schema, rows, file)
+    if rows.cut:
+        note(f"The first {limit:,} rows; --limit 0 shows all.")
+
+
+class _Limited:
+    """Passes on the first `limit` rows and closes their source; `cut` tells whether there were more."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], limit: int) -> None:
+        self._batches = batches
+        self._limit = limit
+        self.cut = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        left = self._limit
+        for batch in self._batches:
+            if self._limit and batch.num_rows > left:
+                self.cut = True
+                if isinstance(self._batches, Generator):  # a progress bar ends here, before the rows are printed
+                    self._batches.close()
+                if left:
+                    yield batch.slice(0, left)
+                return
+            left -= batch.num_rows
+            yield batch
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _columns(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    """The columns under their full names, structs (key, value) taken apart one level deep."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_struct(column.type):
+            columns += [
+                (f"{name}.{field.name}", child) for field, child in zip(column.type, column.flatten(), strict=True)
+            ]
+        else:
+            columns.append((name, column))
+    return columns
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
+    """A table; where the terminal is too narrow for it, each row's fields below each other."""
+    columns = _columns(_empty(schema))
+    rows = [
+        [Text("null", "dim") if text is None else Text(_printable(text)) for text in row]
+        for batch in batches
+        for row in zip(*(texts(column) for _, column in _columns(batch)), strict=True)
+    ]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, column in columns:
+        table.add_column(Text(name), justify="right" if is_number(column.type) else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    terminal = Console() if file is sys.stdout.buffer else None
+    wide = Console(width=1_000_000, color_system=None)
+    wide.width = max(wide.measure(table).maximum, 1)
+    if terminal is None or not terminal.is_terminal:
+        with wide.capture() as capture:
+            wide.print(table)
+        file.write(capture.get().encode())
+    elif wide.width <= terminal.width:
+        terminal.print(table)
+    else:
+        terminal.print(_upright([Text(name, "bold") for name, _ in columns], rows))
+
+
+def _upright(names: list[Text], rows: list[list[Text]]) -> Table:
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        for name, value in zip(names, row, strict=True):
+            table.add_row(name, value)
+        table.add_section()
+    return table
+
+
+def _printable(text: str) -> str:
+    """Control characters as escapes: what is in a state shall not steer the terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
+    header: list[str | None] = [name for name, _ in _columns(_empty(schema))]
+    for batch in chain([None], batches):
+        rows = [header] if batch is None else zip(*(texts(column) for _, column in _columns(batch)), strict=True)
+        for row in rows:
+            file.write((",".join(map(_csv_field, row)) + "\r\n").encode())
+
+
+def _csv_field(text: str | None) -> str:
+    """RFC 4180; null is nothing, the empty string is two quotes."""
+    if text is None:
+        return ""
+    if text == "" or any(c in text for c in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
+    for batch in batches:
+        lines = json_texts(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)))
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
+    """Parquet knows no struct without fields and no calendar interval: nulls, and ISO 8601 text, take their place."""
+    storable = pa.schema([_storable(field) for field in schema])
+    with pq.ParquetWriter(file, storable) as writer:
+        for batch in batches:
+            columns = [_store(column, field.type) for column, field in zip(batch.columns, storable, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=storable))
+
+
+def _storable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_storable(child) for child in kind]) if kind.num_fields else pa.null())
+    return field.with_type(pa.string()) if kind == pa.month_day_nano_interval() else field
+
+
+def _store(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column))
+    if pa.types.is_struct(kind):
+        children = [_store(column.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
+    return pa.array(texts(column), kind)
+
+
+def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
+    """A file where it can be read at any place, a stream into a pipe."""
+    new = pa.ipc.new_stream if file is sys.stdout.buffer else pa.ipc.new_file
+    with new(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+_WRITERS = {
+    Format.TABLE: _write_table,
+    Format.CSV: _write_csv,
+    Format.JSON: _write_json,
+    Format.PARQUET: _write_parquet,
+    Format.ARROW: _write_arrow,
+}

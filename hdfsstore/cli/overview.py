@@ -1,0 +1,125 @@
+"""What `inspect` shows on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from hdfsstore.cli.inspect import Fields, PartitionReport, Report, StoreReport
+
+SHOWN_PARTITIONS = 16
+BAR = 24
+
+
+def show(report: Report) -> None:
+    """Prints the report, in the terminal's width."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 1_000
+    console.print(_pairs(_query(report)))
+    if report.pinned:
+        console.print(Text("\nPinned by the offset log; a restart keeps it, whatever the session's conf says", "bold"))
+        console.print(_pairs(list(report.pinned.items())))
+    for operator in report.operators:
+        console.print(Text(f"\nOperator {operator.operator_id}: {operator.name or 'of unknown kind'}", "bold cyan"))
+        for store in operator.stores:
+            _show_store(console, store)
+    if not report.operators:
+        console.print("\nThis query keeps no state.")
+
+
+def _query(report: Report) -> list[tuple[str, str]]:
+    pairs = [
+        ("checkpoint", report.path),
+        ("query id", report.query_id or "unknown: the file metadata is missing"),
+        ("state store provider", report.provider),
+        ("batches committed", _ranges(report.committed_batches)),
+    ]
+    if report.last_batch_time:
+        pairs.append(("last one began", report.last_batch_time))
+    if report.unfinished_batches:
+        pairs.append(("batches unfinished", f"{_ranges(report.unfinished_batches)} (run again at the next start)"))
+    return [*pairs, ("watermark", report.watermark or "none")]
+
+
+def _show_store(console: Console, store: StoreReport) -> None:
+    facts = [f"store {store.name}", f"{store.num_partitions} partitions"]
+    if all(partition.rows is not None for partition in store.partitions):
+        facts.append(f"{sum(partition.rows or 0 for partition in store.partitions):,} rows")
+    facts.append(size(sum(partition.bytes for partition in store.partitions)))
+    console.print(Text("  " + ", ".join(facts), "bold"))
+    for family in store.schemas:
+        of = f" of {family.name}" if len(store.schemas) > 1 else ""
+        console.print(_pairs([(f"  key{of}", _schema(family.key)), (f"  value{of}", _schema(family.value))]))
+    if not store.schemas:
+        console.print(Text("    no schema file (Spark 2 wrote none)", "yellow"))
+    if store.note:
+        console.print(Text(f"    {store.note}", "yellow"))
+    if store.partitions:
+        console.print(_partitions(store.partitions))
+
+
+def _partitions(partitions: list[PartitionReport]) -> Table:
+    """A bar for each partition, as long as its rows (its bytes, where nobody counted rows) beside the largest."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for _ in ("rows", "bytes", "files"):
+        table.add_column(justify="right", no_wrap=True)
+    largest = max(1, *(_weight(partition) for partition in partitions))
+    shown = partitions
+    if len(partitions) > SHOWN_PARTITIONS:
+        shown = sorted(partitions, key=_weight, reverse=True)[:SHOWN_PARTITIONS]
+    for partition in shown:
+        table.add_row(
+            f"    {partition.partition_id}",
+            Text("█" * round(BAR * _weight(partition) / largest) or "▏", "cyan"),
+            "" if partition.rows is None else f"{partition.rows:,} rows",
+            size(partition.bytes),
+            f"{partition.files} files",
+        )
+    if len(partitions) > len(shown):
+        table.add_row("    ...", f"and {len(partitions) - len(shown)} smaller partitions")
+    return table
+
+
+def _weight(partition: PartitionReport) -> int:
+    return partition.bytes if partition.rows is None else partition.rows
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(Text(f"  {name}", "dim"), Text(value))
+    return table
+
+
+def _schema(fields: Fields) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in fields) or "no fields"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """1, 2, 3, 7 as `1 to 3, 7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join(" to ".join(map(str, run)) for run in runs) or "none"
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that a person would take."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

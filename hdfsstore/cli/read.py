@@ -1,0 +1,64 @@
+"""`hdfsstore read`: the rows of a state store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from hdfsstore import Checkpoint
+from hdfsstore.cli import options
+from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
+from hdfsstore.cli.progress import rows_counted
+from hdfsstore.cli.where import ConditionError, Mask, parse_condition
+
+
+class JoinSide(StrEnum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+def read(
+    path: options.Location,
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    batch: options.BatchId = None,
+    join_side: Annotated[
+        JoinSide | None,
+        typer.Option(help="The buffered rows of one side of a stream-stream join.", show_default=False),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="A condition: key.user = 42 and value.count > 1. Knows = != < <= > >= in like is null and or not ().",
+            show_default=False,
+        ),
+    ] = None,
+    limit: options.Limit = None,
+    format: options.RowFormat = None,
+    json: options.Json = False,
+    output: options.Output = None,
+) -> None:
+    """Write the rows of a state store: key, value, partition_id."""
+    chosen = choose_format(format, json, output)
+    checkpoint = Checkpoint(path)
+    if join_side is None:
+        options.find_store(checkpoint, operator, store)
+    with checkpoint.open_state(operator, store, batch, join_side=join_side and join_side.value) as state:
+        quiet = streams_to_terminal(chosen, output)
+        schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
+        if where is not None:
+            try:
+                rows = _filtered(rows, parse_condition(where, schema))
+            except ConditionError as error:
+                raise typer.BadParameter(str(error), param_hint="--where") from None
+        write_rows(schema, rows, chosen, output, options.rows_limit(limit, chosen))
+
+
+def _filtered(rows: Iterable[pa.RecordBatch], condition: Mask) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        if (kept := batch.filter(condition(batch))).num_rows:
+            yield kept

@@ -1,0 +1,340 @@
+"""The conditions of `--where`: a small part of SQL, evaluated on Arrow record batches one by one.
+
+    condition  = all { "or" all }
+    all        = one { "and" one }
+    one        = "not" one | "(" condition ")" | field | operand test
+    test       = ( "=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=" ) operand
+               | [ "not" ] "in" "(" literal { "," literal } ")"
+               | [ "not" ] "like" string                        -- % any text, _ any character
+               | "is" [ "not" ] ( "null" | "nan" )
+    operand    = field | literal
+    field      = name { "." name }       -- name: letters, digits and _, or anything between " or `
+    literal    = number | 'string' | true | false | date 'Y-M-D' | timestamp 'Y-M-D h:m:s' | time 'h:m:s' | x'hex'
+
+A field that stands alone is a boolean. As in SQL, a comparison with null is neither true nor false, and rows for which
+the condition is not true are left out. Dates and timestamps may be plain strings; a timestamp without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore.cli.names import leaves
+
+Mask = Callable[[pa.RecordBatch], Any]  # gives a boolean array, null where the condition is neither true nor false
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<bytes>[xX]'[0-9a-fA-F]*')
+      | (?P<string>'(?:[^']|'')*')
+      | (?P<quoted>"[^"]*"|`[^`]*`)
+      | (?P<name>[^\W\d]\w*)
+      | (?P<sign><=|>=|<>|!=|==|[=<>().,])
+    )""",
+    re.VERBOSE,
+)
+_COMPARE = {
+    "=": pc.equal,
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+_PARSE: dict[str, Callable[[str], date | datetime | time]] = {
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "time": time.fromisoformat,
+}
+
+
+class ConditionError(ValueError):
+    """The condition cannot be understood, or does not fit the fields."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the rows; `path` is its position on each level below the column."""
+
+    names: tuple[str, ...]
+    type: pa.DataType
+    path: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.names)
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        column = batch[self.names[0]]
+        return pc.struct_field(column, list(self.path)) if self.path else column
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant of the condition."""
+
+    text: str
+    value: int | Decimal | str | bytes | bool | date | datetime | time
+
+    def fit(self, field: Field) -> pa.Scalar:
+        """The constant as a scalar that compares with the field's values."""
+        value, kind = self.value, field.type
+        try:
+            if isinstance(value, str) and pa.types.is_date(kind):
+                return pa.scalar(date.fromisoformat(value))
+            if isinstance(value, str) and pa.types.is_timestamp(kind):
+                value = datetime.fromisoformat(value)
+            if isinstance(value, str) and pa.types.is_time(kind):
+                return pa.scalar(time.fromisoformat(value)).cast(kind)
+        except ValueError as error:
+            raise ConditionError(f"{field.name} is {kind}: {error}") from None
+        if pa.types.is_timestamp(kind) and isinstance(value, date):
+            value = value if isinstance(value, datetime) else datetime.combine(value, time())
+            value = value.replace(tzinfo=value.tzinfo or UTC) if kind.tz else value.replace(tzinfo=None)
+            return pa.scalar(value, kind)
+        if self._is_comparable(kind):
+            try:
+                return pa.scalar(float(value), kind) if pa.types.is_floating(kind) else pa.scalar(value)  # type: ignore[arg-type]
+            except (pa.ArrowInvalid, OverflowError) as error:
+                raise ConditionError(f"{field.name} is {kind}: {self.text} does not fit: {error}") from None
+        hint = " (strings stand between single quotes)" if pa.types.is_string(kind) else ""
+        raise ConditionError(f"{field.name} is {kind}: it cannot be compared with {self.text}{hint}")
+
+    def _is_comparable(self, kind: pa.DataType) -> bool:
+        match self.value:
+            case bool():
+                return bool(pa.types.is_boolean(kind))
+            case int() | Decimal():
+                return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+            case str():
+                return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+            case bytes():
+                return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+            case datetime():
+                return bool(pa.types.is_timestamp(kind))
+            case date():
+                return bool(pa.types.is_date(kind))
+            case _:
+                return bool(pa.types.is_time(kind))
+
+
+def find_field(schema: pa.Schema, names: list[str]) -> Field:
+    """The field with these names from the outside in. Raises ConditionError, which lists those that there are."""
+    name, fields = ".".join(names), list(schema)
+    path: list[int] = []
+    kind = None
+    for part in names:
+        found = [i for i, field in enumerate(fields) if field.name == part]
+        if len(found) != 1:
+            raise ConditionError(f"there is no field {name}; the fields are {', '.join(leaves(schema))}")
+        path.append(found[0])
+        kind = fields[found[0]].type
+        fields = list(kind) if pa.types.is_struct(kind) else []
+    return Field(tuple(names), kind, tuple(path[1:]))
+
+
+def parse_condition(text: str, schema: pa.Schema) -> Mask:
+    """The condition for batches of the schema. Raises ConditionError."""
+    parser = _Parser(text, schema)
+    mask = parser.condition()
+    parser.end()
+    try:  # field types that Arrow cannot compare show on a batch without rows
+        mask(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
+    except pa.ArrowException as error:
+        raise ConditionError(str(error)) from None
+    return mask
+
+
+class _Parser:
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []
+        at = 0
+        while text[at:].strip():
+            token = _TOKEN.match(text, at)
+            if token is None:
+                at += len(text[at:]) - len(text[at:].lstrip())
+                raise ConditionError(f"cannot read {text[at:]!r} (character {at + 1})")
+            kind = token.lastgroup or ""
+            self.tokens.append((kind, token[kind], token.start(kind)))
+            at = token.end()
+        self.tokens.append(("end", "", len(text)))
+        self.next = 0
+
+    def condition(self) -> Mask:
+        left = self.all()
+        while self.take_word("or"):
+            left = _both(pc.or_kleene, left, self.all())
+        return left
+
+    def all(self) -> Mask:
+        left = self.one()
+        while self.take_word("and"):
+            left = _both(pc.and_kleene, left, self.one())
+        return left
+
+    def one(self) -> Mask:
+        if self.take_word("not"):
+            return _not(self.one())
+        if self.take("("):
+            inner = self.condition()
+            self.expect(")")
+            return inner
+        return self.test(self.operand())
+
+    def test(self, left: Field | Literal) -> Mask:
+        kind, sign, _ = self.tokens[self.next]
+        if kind == "sign" and sign in _COMPARE:
+            self.next += 1
+            return _compare(sign, left, self.operand())
+        if isinstance(left, Literal):
+            raise self.wrong("a comparison")
+        if self.take_word("is"):
+            negated = self.take_word("not")
+            return _negate_if(negated, self.null_or_nan(left))
+        negated = self.take_word("not")
+        if self.take_word("in"):
+            return _negate_if(negated, self.in_list(left))
+        if self.take_word("like"):
+            return _negate_if(negated, self.like(left))
+        if negated:
+            raise self.wrong("in or like")
+        if not pa.types.is_boolean(left.type):
+            raise self.wrong(f"a comparison: {left.name} is {left.type}")
+        return left.of
+
+    def null_or_nan(self, field: Field) -> Mask:
+        if self.take_word("null"):
+            return lambda batch: pc.is_null(field.of(batch))
+        if not self.take_word("nan"):
+            raise self.wrong("null or nan")
+        if not pa.types.is_floating(field.type):
+            raise ConditionError(f"{field.name} is {field.type}: only floating point numbers can be NaN")
+        return lambda batch: pc.is_nan(field.of(batch))
+
+    def in_list(self, field: Field) -> Mask:
+        self.expect("(")
+        tests = [_compare("=", field, self.literal())]
+        while self.take(","):
+            tests.append(_compare("=", field, self.literal()))
+        self.expect(")")
+        either = tests[0]
+        for test in tests[1:]:
+            either = _both(pc.or_kleene, either, test)
+        return either
+
+    def like(self, field: Field) -> Mask:
+        pattern = self.literal()
+        if not isinstance(pattern.value, str):
+            raise ConditionError(f"like takes a string, not {pattern.text}")
+        pattern.fit(field)
+        return lambda batch: pc.match_like(field.of(batch), pattern=pattern.value)
+
+    def operand(self) -> Field | Literal:
+        kind, text, _ = self.tokens[self.next]
+        follows = self.tokens[min(self.next + 1, len(self.tokens) - 1)][0]
+        typed = text.lower() in ("date", "timestamp", "time") and follows == "string"
+        if kind == "quoted" or (kind == "name" and not typed and text.lower() not in ("true", "false", "null")):
+            return self.field()
+        return self.literal()
+
+    def field(self) -> Field:
+        names = [self.name()]
+        while self.take("."):
+            names.append(self.name())
+        return find_field(self.schema, names)
+
+    def name(self) -> str:
+        kind, text, _ = self.tokens[self.next]
+        if kind not in ("name", "quoted"):
+            raise self.wrong("a field")
+        self.next += 1
+        return text if kind == "name" else text[1:-1]
+
+    def literal(self) -> Literal:
+        kind, text, _ = self.tokens[self.next]
+        self.next += 1
+        if kind == "number":
+            return Literal(text, int(text) if text.lstrip("+-").isdigit() else Decimal(text))
+        if kind == "string":
+            return Literal(text, text[1:-1].replace("''", "'"))
+        if kind == "bytes" and len(text) % 2:
+            return Literal(text, bytes.fromhex(text[2:-1]))
+        if kind == "name" and text.lower() in ("true", "false"):
+            return Literal(text, text.lower() == "true")
+        follows, string, _ = self.tokens[min(self.next, len(self.tokens) - 1)]
+        parse = _PARSE.get(text.lower())
+        if kind == "name" and follows == "string" and parse is not None:
+            self.next += 1
+            try:
+                return Literal(f"{text} {string}", parse(string[1:-1]))
+            except ValueError as error:
+                raise ConditionError(f"{text} {string}: {error}") from None
+        self.next -= 1
+        if text.lower() == "null":
+            raise ConditionError("nothing is equal to null: write `is null` or `is not null`")
+        raise self.wrong("a field, a number or a 'string'")
+
+    def take(self, sign: str) -> bool:
+        if self.tokens[self.next][:2] != ("sign", sign):
+            return False
+        self.next += 1
+        return True
+
+    def take_word(self, word: str) -> bool:
+        kind, text, _ = self.tokens[self.next]
+        if kind != "name" or text.lower() != word:
+            return False
+        self.next += 1
+        return True
+
+    def expect(self, sign: str) -> None:
+        if not self.take(sign):
+            raise self.wrong(sign)
+
+    def end(self) -> None:
+        if self.tokens[self.next][0] != "end":
+            raise self.wrong("and, or, or the end")
+
+    def wrong(self, expected: str) -> ConditionError:
+        kind, text, at = self.tokens[self.next]
+        where = "at the end" if kind == "end" else f"at {text!r} (character {at + 1})"
+        return ConditionError(f"expected {expected} {where}")
+
+
+def _compare(sign: str, left: Field | Literal, right: Field | Literal) -> Mask:
+    compare = _COMPARE[sign]
+    if isinstance(left, Field):
+        if isinstance(right, Field):
+            return lambda batch: compare(left.of(batch), right.of(batch))
+        constant = right.fit(left)
+        return lambda batch: compare(left.of(batch), constant)
+    if isinstance(right, Field):
+        constant = left.fit(right)
+        return lambda batch: compare(constant, right.of(batch))
+    raise ConditionError(f"{left.text} {sign} {right.text} compares no field")
+
+
+def _both(combine: Callable[..., Any], left: Mask, right: Mask) -> Mask:
+    return lambda batch: combine(left(batch), right(batch))
+
+
+def _not(mask: Mask) -> Mask:
+    return lambda batch: pc.invert(mask(batch))
+
+
+def _negate_if(negated: bool, mask: Mask) -> Mask:
+    return _not(mask) if negated else mask

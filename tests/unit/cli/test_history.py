@@ -1,0 +1,137 @@
+import json
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+
+from hdfsstore import Checkpoint
+from hdfsstore.cli.history import partitions_of
+from hdfsstore.cli.keys import parse_key
+from hdfsstore.cli.names import unique_names, with_names
+from hdfsstore.cli.values import json_texts
+from tests.truth import Read, reads
+from tests.unit.cli.conftest import Run, checkpoint
+
+
+def states(case: str, store_name: str = "default", operator_id: int = 0) -> dict[int, dict[str, str]]:
+    """What Spark read: for each batch the values by key, both as JSON."""
+    found: dict[int, dict[str, str]] = {}
+    for read in reads():
+        facts = read.facts
+        of = (read.case.folder.parent.name, read.case.folder.name, facts["store_name"], facts["operator_id"])
+        whole = facts["change_feed"] is None and facts["join_side"] is None
+        if of == ("spark-4.3.0", case, store_name, operator_id) and whole:
+            found[facts["batch_id"]] = _by_key(read)
+    return found
+
+
+def _by_key(read: Read) -> dict[str, str]:
+    rows = read.rows
+    assert rows is not None
+    named = [with_names(batch, unique_names(batch.schema)) for batch in rows.to_batches()]
+    texts = [zip(json_texts(batch["key"]), json_texts(batch["value"]), strict=True) for batch in named]
+    return dict(chain.from_iterable(texts))
+
+
+@pytest.mark.parametrize(
+    ("case", "store_name"),
+    [
+        ("window_aggregation", "default"),
+        ("session_window", "default"),
+        ("drop_duplicates_within_watermark", "default"),
+        ("snapshots", "default"),
+        ("snapshots_purged", "default"),
+        ("row_checksum", "default"),
+        ("join_inner", "left-keyWithIndexToValue"),
+    ],
+)
+def test_tells_of_every_key_what_spark_reads_at_each_batch(case: str, store_name: str, run: Run) -> None:
+    truth = states(case, store_name)
+    told: dict[int, dict[str, object]] = {batch_id: {} for batch_id in truth}
+    for line in run("history", checkpoint(case), "--store", store_name, "--key", "{}", "--json").lines:
+        if line["change"] != "removed":
+            told[line["batch_id"]][json.dumps(line["key"])] = line["value"]
+    for batch_id, values in truth.items():
+        assert told[batch_id] == {json.dumps(json.loads(key)): json.loads(value) for key, value in values.items()}
+    assert any(told.values())
+
+
+def test_tells_what_became_of_a_key(run: Run) -> None:
+    key = '{"k": "Zürich"}'
+    lines = run("history", checkpoint("aggregation"), "--key", key, "--json").lines
+    assert [(line["batch_id"], line["change"]) for line in lines] == [(1, "added"), (2, ""), (3, "changed")]
+    assert [line["value"]["count"] for line in lines] == [1, 1, 2]
+    times = {batch.batch_id: batch.timestamp_ms for batch in Checkpoint(checkpoint("aggregation")).batches}
+    assert [line["batch_time"] for line in lines] == [
+        json.loads(json_texts(pa.array([times[line["batch_id"]]], pa.timestamp("ms", "UTC")))[0]) for line in lines
+    ]
+
+
+def test_a_key_that_goes_is_told_once(run: Run) -> None:
+    lines = run("history", checkpoint("window_aggregation"), "--key", "{}", "--json").lines
+    removed = [line for line in lines if line["change"] == "removed"]
+    assert removed
+    assert all(line["value"] is None for line in removed)
+    for line in removed:
+        later = [other for other in lines if other["key"] == line["key"] and other["batch_id"] > line["batch_id"]]
+        assert all(other["change"] == "added" for other in later[:1])
+
+
+def test_a_part_of_a_key_finds_all_that_have_it(run: Run) -> None:
+    lines = run("history", checkpoint("window_aggregation"), "--key", '{"k": "a"}', "--json").lines
+    assert len({json.dumps(line["key"]) for line in lines}) > 1
+    assert {line["key"]["k"] for line in lines} == {"a"}
+
+
+def test_table(run: Run) -> None:
+    out = run("history", checkpoint("aggregation"), "--key", '{"k": "Zürich"}').out
+    assert "batch_id" in out
+    assert out.count("Zürich") >= 3
+
+
+def test_a_key_that_never_was(run: Run) -> None:
+    ran = run("history", checkpoint("aggregation"), "--key", '{"k": "nobody"}', "--json")
+    assert ran.out == ""
+    assert "None of the batches that are kept has such a key." in ran.err
+
+
+@pytest.mark.parametrize("case", ["aggregation", "window_aggregation", "drop_duplicates", "drop_duplicates_watermark"])
+def test_a_whole_key_is_looked_for_in_its_partition_only(case: str) -> None:
+    opened = Checkpoint(checkpoint(case))
+    operator = opened.operators[0]
+    rows = opened.read_state()
+    assert len(rows) > 1
+    for row in range(len(rows)):
+        key = json_texts(rows["key"].combine_chunks())[row]
+        pattern = parse_key(key, rows.schema)
+        where = partitions_of(opened, operator, operator.stores[0], pattern)
+        assert where == [rows["partition_id"][row].as_py()], key
+
+
+@pytest.mark.parametrize(
+    ("case", "store_name"), [("session_window", "default"), ("join_inner", "left-keyWithIndexToValue")]
+)
+def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, store_name: str) -> None:
+    opened = Checkpoint(checkpoint(case))
+    operator = opened.operators[0]
+    rows = opened.read_state(0, store_name)
+    pattern = parse_key(json_texts(rows["key"].combine_chunks())[0], rows.schema)
+    assert pattern.row is not None
+    assert partitions_of(opened, operator, operator.store(store_name), pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("{", "Invalid value for --key: no JSON"),
+        ('{"x": 1}', "there is no field key.x; the fields are key.k"),
+        ('{"k": 1}', "key.k is string: it cannot be compared with 1"),
+    ],
+)
+def test_usage_errors(key: str, message: str, run: Run) -> None:
+    assert message in " ".join(run("history", checkpoint("aggregation"), "--key", key, exit_code=2).err.split())
+
+
+def test_rocksdb_is_an_error(run: Run) -> None:
+    ran = run("history", checkpoint("rocksdb_unique_ids"), "--key", '{"k": "a"}', exit_code=1)
+    assert "RocksDBStateStoreProvider" in ran.err

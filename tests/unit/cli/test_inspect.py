@@ -1,0 +1,123 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdfsstore.cli.overview import size
+from tests.truth import Case, cases
+from tests.unit.cli.conftest import Run, checkpoint
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def inspected(run: Run, case: str, *options: str) -> Any:
+    return json.loads(run("inspect", checkpoint(case), "--json", *options).out)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_tells_what_spark_knows_of_each_checkpoint(case: Case, run: Run) -> None:
+    report = json.loads(run("inspect", case.checkpoint, "--json").out)
+    assert report["query_id"] == json.loads((case.checkpoint / "metadata").read_text())["id"]
+    assert report["committed_batches"] == case.facts["committed_batches"]
+    assert report["unfinished_batches"] == case.facts["unfinished_batches"]
+    stores = {o["operator_id"]: {s["name"] for s in o["stores"]} for o in report["operators"]}
+    assert stores == {o["operator_id"]: set(o["stores"]) for o in case.facts["operators"]}
+    assert report["pinned"][SHUFFLE_PARTITIONS].isdigit()
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if not case.rocksdb], ids=str)
+def test_counts_the_rows_that_spark_reads(case: Case, run: Run) -> None:
+    last = case.facts["committed_batches"][-1]
+    expected = {
+        (read["operator_id"], read["store_name"]): read["num_rows"]
+        for read in case.facts["reads"]
+        if read["batch_id"] == last and read["change_feed"] is None and read["join_side"] is None
+    }
+    report = json.loads(run("inspect", case.checkpoint, "--json").out)
+    counts = {
+        (operator["operator_id"], store["name"]): sum(partition["rows"] for partition in store["partitions"])
+        for operator in report["operators"]
+        for store in operator["stores"]
+    }
+    assert counts == expected
+
+
+def test_schemas_sizes_and_times(run: Run) -> None:
+    report = inspected(run, "session_window")
+    (store,) = report["operators"][0]["stores"]
+    assert report["operators"][0]["name"] == "sessionWindowStateStoreSaveExec"
+    assert store["schemas"][0]["key"] == [["k", "string"], ["sessionStartTime", "timestamp[us, tz=UTC]"]]
+    folder = checkpoint("session_window") / "state" / "0" / "0"
+    files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+    assert store["partitions"][0]["bytes"] == sum(file.stat().st_size for file in files)
+    assert store["partitions"][0]["files"] == len(files)
+    assert report["watermark"].endswith("Z")
+    assert report["last_batch_time"].startswith("20")
+
+
+def test_without_counting_rows(run: Run) -> None:
+    (store,) = inspected(run, "aggregation", "--no-rows")["operators"][0]["stores"]
+    assert [partition["rows"] for partition in store["partitions"]] == [None, None]
+    assert store["note"] is None
+
+
+def test_rocksdb_shows_all_but_rows(run: Run) -> None:
+    report = inspected(run, "rocksdb_unique_ids")
+    (store,) = report["operators"][0]["stores"]
+    assert report["provider"].endswith("RocksDBStateStoreProvider")
+    assert store["schemas"]
+    assert [partition["rows"] for partition in store["partitions"]] == [None, None]
+    assert "cannot be read yet" in store["note"]
+    folder = checkpoint("rocksdb_unique_ids") / "state" / "0" / "0"
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    schema = (folder / "_metadata" / "schema").stat().st_size
+    assert store["partitions"][0]["bytes"] == sum(sizes) - schema
+
+
+def test_on_a_terminal(run: Run) -> None:
+    out = run("inspect", checkpoint("unfinished_batch")).out
+    assert "0 to 2" in out
+    assert "3 (run again at the next start)" in out
+    assert SHUFFLE_PARTITIONS in out
+    assert "Operator 0: stateStoreSave" in out
+    assert "█" in out
+    rows = run("read", checkpoint("unfinished_batch"), "--json").lines
+    assert f"store default, 2 partitions, {len(rows)} rows" in out
+
+
+def test_a_query_without_state(run: Run, tmp_path: Path) -> None:
+    for name, text in [
+        ("metadata", '{"id":"a"}'),
+        ("offsets/0", 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"x":1}'),
+    ]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    out = run("inspect", tmp_path).out
+    assert "keeps no state" in out
+    assert "watermark             none" in out
+
+
+def test_a_damaged_state_file_hides_nothing_else(run: Run, tmp_path: Path) -> None:
+    for file in checkpoint("aggregation").rglob("*"):
+        if file.is_file() and not file.name.startswith("."):
+            target = tmp_path / file.relative_to(checkpoint("aggregation"))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes()[: 20 if file.suffix == ".delta" else None])
+    report = json.loads(run("inspect", tmp_path, "--json").out)
+    (store,) = report["operators"][0]["stores"]
+    assert ".delta" in store["note"]
+    assert store["partitions"][0]["bytes"] == 4 * 20
+
+
+def test_no_checkpoint(run: Run, tmp_path: Path) -> None:
+    ran = run("inspect", tmp_path / "nothing", exit_code=1)
+    assert ran.err.startswith("Error: ")
+    assert "there is no checkpoint here" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB"), (3 * 10**12, "3.0 TB")]
+)
+def test_size(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,0 +1,173 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hdfsstore.cli.names import unique_names
+from tests.rows import counted
+from tests.truth import Read, reads
+from tests.unit.cli.conftest import Run, checkpoint
+
+NEWEST = [read for read in reads() if read.case.folder.parent.name == "spark-4.3.0" and not read.facts["change_feed"]]
+
+
+def same_names(table: pa.Table) -> pa.Table:
+    """Spark's rows without the columns that only the tests need, under the names that the command gives."""
+    table = table.select(["key", "value", "partition_id"])
+    return pa.Table.from_arrays(table.columns, schema=table.schema)
+
+
+@pytest.mark.parametrize(
+    "read", [read for read in NEWEST if read.facts["batch_id"] == read.case.facts["committed_batches"][-1]], ids=str
+)
+def test_arrow_holds_the_rows_that_spark_reads(read: Read, run: Run, tmp_path: Path) -> None:
+    rows = read.rows
+    where = ["--join-side", read.facts["join_side"]] if read.facts["join_side"] else []
+    where += ["--operator", read.facts["operator_id"], "--store", read.facts["store_name"]] if not where else []
+    run("read", read.case.checkpoint, *where, "-o", tmp_path / "rows.arrow")
+    ours = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    assert ours.schema == unique_names(ours.schema)
+    if rows is not None:
+        assert counted(ours) == counted(same_names(rows))
+
+
+def test_parquet_and_arrow_are_the_same_rows(run: Run, tmp_path: Path) -> None:
+    for name in ("rows.parquet", "rows.arrow"):
+        run("read", checkpoint("window_aggregation"), "-o", tmp_path / name)
+    assert counted(pq.read_table(tmp_path / "rows.parquet")) == counted(
+        pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    )
+
+
+def test_json_and_csv_are_the_same_rows(run: Run) -> None:
+    objects = run("read", checkpoint("session_window"), "--json").lines
+    records = list(csv.DictReader(io.StringIO(run("read", checkpoint("session_window"), "--format", "csv").out)))
+    assert len(objects) == len(records) > 3
+
+    def text(value: object) -> str:
+        if isinstance(value, dict):
+            return json.dumps(value, separators=(",", ":"))
+        return "" if value is None else str(value)
+
+    flat = [
+        {f"{part}.{name}": text(value) for part in ("key", "value") for name, value in row[part].items()}
+        | {"partition_id": str(row["partition_id"])}
+        for row in objects
+    ]
+    assert sorted(map(str, flat)) == sorted(map(str, records))
+
+
+def test_table_shows_twenty_rows_and_says_so(run: Run) -> None:
+    rows = run("read", checkpoint("snapshots"), "--json").lines
+    shown = run("read", checkpoint("snapshots"))
+    assert [column for column in shown.out.splitlines() if "key.k" in column]
+    cut = len(rows) > 20
+    assert ("The first 20 rows" in shown.err) == cut
+    assert len(shown.out.strip().splitlines()) == min(20, len(rows)) + 2
+    assert run("read", checkpoint("snapshots"), "--limit", 0).out.count("\n") >= len(rows) + 2
+
+
+def test_limit(run: Run) -> None:
+    ran = run("read", checkpoint("aggregation"), "--json", "--limit", 2)
+    assert len(ran.lines) == 2
+    assert "The first 2 rows" in ran.err
+
+
+def test_batch(run: Run) -> None:
+    def keys(*of_batch: object) -> set[str]:
+        return {row["key"]["k"] for row in run("read", checkpoint("aggregation"), "--json", *of_batch).lines}
+
+    assert keys("--batch", 0) < keys("--batch", 2)
+    assert keys("--batch", 3) == keys()
+
+
+def test_where(run: Run) -> None:
+    rows = run("read", checkpoint("aggregation"), "--json").lines
+    condition = "value.sum_2 > 0.2 and key.k is not null"
+    chosen = run("read", checkpoint("aggregation"), "--json", "--where", condition).lines
+    expected = [row for row in rows if row["value"]["sum_2"] > 0.2 and row["key"]["k"] is not None]
+    assert sorted(map(str, chosen)) == sorted(map(str, expected)) != []
+
+
+def test_where_finds_nothing(run: Run) -> None:
+    assert run("read", checkpoint("aggregation"), "--json", "--where", "key.k = 'nobody'").out == ""
+
+
+def test_repeated_field_names_are_numbered(run: Run) -> None:
+    ran = run("read", checkpoint("aggregation"), "--json", "--limit", 1)
+    assert list(ran.lines[0]["value"]) == [
+        *("sum", "sum_2", "count", "count_2", "sum_3", "count_3", "sum_4", "count_4", "max")
+    ]
+    assert "value.sum_2, value.count_2, value.sum_3" in ran.err
+
+
+def test_stores_of_a_join(run: Run) -> None:
+    counts = run("read", checkpoint("join_inner"), "--store", "left-keyToNumValues", "--json").lines
+    buffered = run("read", checkpoint("join_inner"), "--store", "left-keyWithIndexToValue", "--json").lines
+    assert sum(row["value"]["value"] for row in counts) == len(buffered) > 0
+    assert len(run("read", checkpoint("join_inner"), "--join-side", "left", "--json").lines) == len(buffered)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--where", "key.x = 1"],
+            "Invalid value for --where: there is no field key.x; the fields are key.k, value.sum",
+        ),
+        (["--where", "key.k ="], "expected a field, a number or a 'string' at the end"),
+        (["--store", "x"], "operator 0 has no store x; there are --operator 0 --store default (stateStoreSave)"),
+        (["--operator", "7"], "operator 7 has no store default"),
+        (["--json", "--format", "csv"], "exclude each other"),
+        (["--format", "xml"], "--format"),
+        (["--limit", "-1"], "--limit"),
+        (["--join-side", "up"], "--join-side"),
+    ],
+)
+def test_usage_errors(arguments: list[str], message: str, run: Run) -> None:
+    ran = run("read", checkpoint("aggregation"), *arguments, exit_code=2)
+    assert message in " ".join(ran.err.split())
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments", "message"),
+    [
+        ("aggregation", ["--batch", "99"], "99"),
+        ("unfinished_batch", ["--batch", "3"], "3"),
+        ("nothing", [], "there is no checkpoint"),
+        ("rocksdb_unique_ids", [], "RocksDBStateStoreProvider"),
+        ("aggregation", ["--join-side", "left"], "join"),
+    ],
+)
+def test_errors_are_one_message(case: str, arguments: list[str], message: str, run: Run, tmp_path: Path) -> None:
+    ran = run("read", checkpoint(case), *arguments, "-o", tmp_path / "rows.csv", exit_code=1)
+    assert ran.err.startswith("Error: ")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_an_error(run: Run, tmp_path: Path) -> None:
+    ran = run("read", checkpoint("aggregation"), "-o", tmp_path / "no" / "rows.csv", exit_code=1)
+    assert "No such file or directory" in ran.err
+
+
+def test_damage_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "checkpoint"
+    delta = "state/0/0/2.delta"
+    for file in sorted(checkpoint("aggregation").rglob("*")):
+        if file.is_file():
+            target = copy / file.relative_to(checkpoint("aggregation"))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    damaged = bytearray((copy / delta).read_bytes())
+    damaged[30] ^= 1
+    (copy / delta).write_bytes(damaged)
+    ran = run("read", copy, "-o", tmp_path / "rows.parquet", exit_code=1)
+    assert delta in ran.err
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
