@@ -14,7 +14,7 @@ from hdfsstore.cli import options
 from hdfsstore.cli.output import Format, choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
-from hdfsstore.codecs.types import from_arrow_schema
+from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.unsafe_row import RowCodec
 
 KINDS = ("added", "changed", "removed")

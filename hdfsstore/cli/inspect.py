@@ -16,7 +16,8 @@ from hdfsstore.cli import options
 from hdfsstore.cli.overview import show
 from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
-from hdfsstore.codecs.types import StructType, to_arrow_schema
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.types import StructType
 from hdfsstore.fs import list_folder
 
 ROCKSDB_FOLDERS = ("SSTs", "logs")  # in a partition's folder, beside its versions
