@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from .environments import ENVIRONMENTS, NEWEST, Environment
+from .old_java import OPTIONS, widen_class_reader
 
 HERE = Path(__file__).parent
 DATA = HERE.parent
@@ -18,9 +19,9 @@ REPOSITORY = DATA.parent.parent
 WORK = Path("/tmp/hdfsstore-data")
 
 
-def run(environment: Environment, module: str, *arguments: str | Path) -> int:
+def run(environment: Environment, module: str, *arguments: str | Path, **variables: str) -> int:
     """Runs a module of this package in an environment; workers of Python find the package too."""
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "UTC"}
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "TZ": "UTC", **variables}
     environ.pop("SPARK_HOME", None)
     command = [environment.interpreter, "-m", f"tests.data.generate.{module}", *arguments]
     return subprocess.run(command, env=environ, cwd=REPOSITORY, check=False).returncode
@@ -30,9 +31,8 @@ def compile_java(environment: Environment, folder: Path) -> Path:
     """Compiles the Java helpers against the jars of an environment's Spark."""
     classes = folder / "classes"
     classes.mkdir(parents=True, exist_ok=True)
-    (jars,) = environment.folder.glob("lib/python*/site-packages/pyspark/jars")
     sources = sorted((HERE / "java").rglob("*.java"))
-    subprocess.run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", classes, *sources], check=True)
+    subprocess.run(["javac", "-nowarn", "-cp", f"{environment.jars}/*", "-d", classes, *sources], check=True)
     return classes
 
 
@@ -52,12 +52,9 @@ def listed(environment: Environment) -> list[tuple[str, bool]]:
     return [(name, own == "1") for name, own in (line.split() for line in said.splitlines())]
 
 
-def generate(environment: Environment, only: list[str]) -> bool:
-    """Writes all (or only some) cases of one Spark, reads them with the newest, and puts them in place."""
-    environment.create()
-    ENVIRONMENTS[NEWEST].create()
+def write(environment: Environment, folder: Path, only: list[str]) -> list[str]:
+    """Writes all (or only some) cases of one Spark; returns their names."""
     chosen = [(name, own) for name, own in listed(environment) if not only or name in only]
-    folder = WORK / environment.spark
     classes = compile_java(environment, folder)
     shared = [name for name, own in chosen if not own]
     runs = [[name] for name, own in chosen if own] + ([shared] if shared else [])
@@ -65,7 +62,36 @@ def generate(environment: Environment, only: list[str]) -> bool:
         for name in names:
             shutil.rmtree(folder / name, ignore_errors=True)
         run(environment, "write", folder, classes, *names)
-    written = [name for name, _ in chosen if (folder / name / "case.json").exists()]
+    return [name for name, _ in chosen]
+
+
+def write_old(environment: Environment, folder: Path, only: list[str]) -> list[str]:
+    """Writes the cases of a Spark whose Python is too old for this package; returns their names."""
+    chosen = [name for name in environment.cases if not only or name in only]
+    classes = folder / "classes"
+    widen_class_reader(environment.jars, classes)
+    for name in chosen:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    run(
+        environment,
+        "old_spark",
+        folder,
+        *chosen,
+        JAVA_TOOL_OPTIONS=f"{OPTIONS} -Duser.timezone=UTC",
+        PYSPARK_SUBMIT_ARGS=f"--driver-class-path {classes} pyspark-shell",
+        PYSPARK_PYTHON=str(environment.interpreter),
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+    return chosen
+
+
+def generate(environment: Environment, only: list[str]) -> bool:
+    """Writes the cases of one Spark, reads them with the newest, and puts both in place."""
+    environment.create()
+    ENVIRONMENTS[NEWEST].create()
+    folder = WORK / environment.spark
+    chosen = (write_old if environment.cases else write)(environment, folder, only)
+    written = [name for name in chosen if (folder / name / "case.json").exists()]
     if written:
         run(ENVIRONMENTS[NEWEST], "truth", folder, *written)
     for name in written:

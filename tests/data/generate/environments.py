@@ -15,7 +15,9 @@ class Environment:
 
     spark: str
     python: str
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    """The cases of old_spark.py that it writes: for the Sparks whose Python is too old for cases.py."""
 
     @property
     def folder(self) -> Path:
@@ -25,6 +27,12 @@ class Environment:
     def interpreter(self) -> Path:
         return self.folder / "bin" / "python"
 
+    @property
+    def jars(self) -> Path:
+        """The folder of Spark's jars."""
+        (jars,) = self.folder.glob("lib/python*/site-packages/pyspark/jars")
+        return jars
+
     def create(self) -> None:
         """Makes the environment, unless a finished one is there."""
         done = self.folder / "ok"
@@ -33,12 +41,13 @@ class Environment:
         shutil.rmtree(self.folder, ignore_errors=True)
         subprocess.run([find_python(self.python), "-m", "venv", self.folder], check=True)
         pip = [self.interpreter, "-m", "pip", "install", "-q"]
-        if self.python < "3.8":
+        if self.cases:
             subprocess.run([*pip, "--upgrade", "pip", "setuptools", "wheel"], check=True)
         subprocess.run([*pip, f"pyspark=={self.spark}", *self.packages], check=True)
         done.touch()
 
 
+OLD_CASES = ("aggregation", "drop_duplicates", "window_aggregation")
 ENVIRONMENTS = {
     environment.spark: environment
     for environment in (
@@ -46,6 +55,11 @@ ENVIRONMENTS = {
         Environment("4.1.4", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==6.33.5")),
         Environment("4.0.5", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==5.28.3")),
         Environment("4.0.0", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==5.28.3")),
+        Environment("3.3.4", "3.8", cases=OLD_CASES),
+        Environment("3.2.4", "3.8", cases=OLD_CASES),
+        Environment("2.4.8", "3.7", cases=OLD_CASES),
+        # In 2.1 dropDuplicates is an aggregation.
+        Environment("2.1.3", "3.6", cases=("aggregation", "window_aggregation")),
         Environment("3.5.9", "3.11", ("pandas==2.1.4", "pyarrow==14.0.2", "numpy==1.26.4", "setuptools<81")),
     )
 }

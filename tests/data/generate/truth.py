@@ -66,6 +66,12 @@ def batches(log: Path) -> list[int]:
     return sorted(int(file.name) for file in log.iterdir() if file.name.isdigit()) if log.is_dir() else []
 
 
+def committed_batches(checkpoint: Path) -> list[int]:
+    """Spark 2.1 has no commit log: all batches of its ended queries are taken as committed."""
+    commits = checkpoint / "commits"
+    return batches(commits if commits.is_dir() else checkpoint / "offsets")
+
+
 def stores(operator: Path) -> list[str]:
     """The names of an operator's stores, from its folders."""
     named = {folder.name for folder in operator.glob("[0-9]*/*") if folder.is_dir() and folder.name != "_metadata"}
@@ -82,7 +88,7 @@ def state_variables(operator: Path) -> list[str]:
 
 def reads(checkpoint: Path) -> Iterator[Read]:
     """Every operator, store and committed batch, both sides of joins, and all changes."""
-    committed = batches(checkpoint / "commits")
+    committed = committed_batches(checkpoint)
     operators = sorted((f for f in (checkpoint / "state").iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
     for operator in operators:
         names = stores(operator)
@@ -98,8 +104,11 @@ def reads(checkpoint: Path) -> Iterator[Read]:
                 yield Read(int(operator.name), "default", batch, join_side=side)
 
 
-def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path) -> dict[str, Any]:
-    """Writes the rows of one read and returns its entry in case.json."""
+def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path, keys_only: bool) -> dict[str, Any]:
+    """Writes the rows of one read and returns its entry in case.json.
+
+    keys_only: where Spark refuses the values, its validation is switched off and the keys alone are read.
+    """
     entry: dict[str, Any] = {"file": None, **asdict(read), "read_by": pyspark.__version__}
     try:
         write_rows(entry, read.frame(spark, checkpoint), truth / read.name)
@@ -108,7 +117,9 @@ def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path) -> dic
         if "FORMAT_VALIDATION_FAILURE" in entry["error"]:
             spark.conf.set(VALIDATION, "false")
             entry["format_validation"] = False
-            write_rows(entry, read.frame(spark, checkpoint), truth / read.name)
+            frame = read.frame(spark, checkpoint)
+            # Values that are shorter than their schema says must not be looked at: Spark would read beyond them.
+            write_rows(entry, frame.drop("value") if keys_only else frame, truth / read.name)
             spark.conf.unset(VALIDATION)
     return entry
 
@@ -216,40 +227,42 @@ def state_metadata(spark: SparkSession, checkpoint: Path) -> list[dict[str, Any]
     return sorted(rows, key=lambda row: (row["operatorId"], row["stateStoreName"]))
 
 
+def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
+    """Writes the truth of one case; returns its reads."""
+    checkpoint, truth = folder / "checkpoint", folder / "truth"
+    shutil.rmtree(truth, ignore_errors=True)
+    truth.mkdir()
+    about = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+    names, output = about.pop("operator_names"), about.pop("output", None)
+    if output is not None:
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in output]
+        (truth / "output.rows.json").write_text("".join(lines), encoding="utf-8")
+    for conf, value in about["confs"].items():
+        spark.conf.set(conf, value)  # unique ids are read only where the session asks for them
+    committed = committed_batches(checkpoint)
+    keys_only = "dedupe" in names or about["case"] == "drop_duplicates"
+    about |= {
+        "operators": [
+            {"operator_id": number, "operator_name": name, "stores": stores(checkpoint / "state" / str(number))}
+            for number, name in enumerate(names)
+        ],
+        "committed_batches": committed,
+        "unfinished_batches": [batch for batch in batches(checkpoint / "offsets") if batch not in committed],
+        "state_metadata": state_metadata(spark, checkpoint),
+        "reads": [write(spark, read, checkpoint, truth, keys_only) for read in reads(checkpoint)],
+    }
+    for conf in about["confs"]:
+        spark.conf.unset(conf)
+    (truth / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return about["reads"]
+
+
 def main(folder: Path, names: list[str]) -> None:
     spark = start(folder, None, {"spark.sql.timeType.enabled": "true"})
     for name in names:
-        checkpoint, truth = folder / name / "checkpoint", folder / name / "truth"
-        shutil.rmtree(truth, ignore_errors=True)
-        truth.mkdir()
-        about = json.loads((folder / name / "case.json").read_text(encoding="utf-8"))
-        for conf, value in about["confs"].items():
-            spark.conf.set(conf, value)  # unique ids are read only where the session asks for them
-        committed = batches(checkpoint / "commits")
-        about |= {
-            "operators": [
-                {"operator_id": number, "operator_name": operator, "stores": stores(checkpoint / "state" / str(number))}
-                for number, operator in enumerate(about.pop("operator_names"))
-            ],
-            "committed_batches": committed,
-            "state_metadata": state_metadata(spark, checkpoint),
-            "unfinished_batches": [b for b in batches(checkpoint / "offsets") if b not in committed],
-            "reads": [write(spark, read, checkpoint, truth) for read in reads(checkpoint)],
-        }
-        for conf in about["confs"]:
-            spark.conf.unset(conf)
-        (truth / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        failed = [
-            f"{read['operator_id']} {read['store_name']}: {read['error']}" for read in about["reads"] if "error" in read
-        ]
-        print(
-            "read",
-            name,
-            f"{len(about['reads'])} reads, {len(failed)} failed",
-            *sorted(set(failed)),
-            sep="\n  ",
-            flush=True,
-        )
+        done = describe(spark, folder / name)
+        errors = [f"{read['operator_id']} {read['store_name']}: {read['error']}" for read in done if "error" in read]
+        print(f"read {name}: {len(done)} reads, {len(errors)} failed", *sorted(set(errors)), sep="\n  ", flush=True)
     spark.stop()
 
 
