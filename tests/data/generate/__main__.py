@@ -94,6 +94,8 @@ def generate(environment: Environment, only: list[str]) -> bool:
     written = [name for name in chosen if (folder / name / "case.json").exists()]
     if written:
         run(ENVIRONMENTS[NEWEST], "truth", folder, *written)
+    if not only:
+        shutil.rmtree(DATA / f"spark-{environment.spark}", ignore_errors=True)
     for name in written:
         place = DATA / f"spark-{environment.spark}" / name
         shutil.rmtree(place, ignore_errors=True)

@@ -55,8 +55,9 @@ ENVIRONMENTS = {
         Environment("4.1.4", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==6.33.5")),
         Environment("4.0.5", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==5.28.3")),
         Environment("4.0.0", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==5.28.3")),
-        Environment("3.3.4", "3.8", cases=OLD_CASES),
-        Environment("3.2.4", "3.8", cases=OLD_CASES),
+        # 3.2.1 and 3.3.0 are the last of their lines that declare the input row as the value of dropDuplicates.
+        Environment("3.3.0", "3.8", cases=("drop_duplicates",)),
+        Environment("3.2.1", "3.8", cases=OLD_CASES),
         Environment("2.4.8", "3.7", cases=OLD_CASES),
         # In 2.1 dropDuplicates is an aggregation.
         Environment("2.1.3", "3.6", cases=("aggregation", "window_aggregation")),

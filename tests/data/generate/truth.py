@@ -20,9 +20,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType, YearMonthIntervalType
 
+from .borrowed_schema import readable_copy
 from .session import start
 
 VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
+DEDUPLICATION_VALUES = (["__dummy__"], ["expiresAtMicros"])
 # Types whose rows are written as JSON too.
 SPECIAL = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
 
@@ -104,22 +106,27 @@ def reads(checkpoint: Path) -> Iterator[Read]:
                 yield Read(int(operator.name), "default", batch, join_side=side)
 
 
-def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path, keys_only: bool) -> dict[str, Any]:
+def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path, deduplicates: bool) -> dict[str, Any]:
     """Writes the rows of one read and returns its entry in case.json.
 
-    keys_only: where Spark refuses the values, its validation is switched off and the keys alone are read.
+    Where Spark refuses the values, its validation is switched off; values of dropDuplicates that are shorter than
+    their schema says are left out, as Spark would read beyond them.
     """
     entry: dict[str, Any] = {"file": None, **asdict(read), "read_by": pyspark.__version__}
     try:
-        write_rows(entry, read.frame(spark, checkpoint), truth / read.name)
+        frame = read.frame(spark, checkpoint)
+        if deduplicates and frame.schema["value"].dataType.names not in DEDUPLICATION_VALUES:
+            entry["keys_only"] = True
+        if "keys_only" in entry and read.change_feed:  # it does not validate
+            frame = frame.drop("value")
+        write_rows(entry, frame, truth / read.name)
     except Exception as error:  # noqa: BLE001 (what Spark cannot read is a fact to be kept)
         entry["error"] = reason(error)
         if "FORMAT_VALIDATION_FAILURE" in entry["error"]:
             spark.conf.set(VALIDATION, "false")
             entry["format_validation"] = False
             frame = read.frame(spark, checkpoint)
-            # Values that are shorter than their schema says must not be looked at: Spark would read beyond them.
-            write_rows(entry, frame.drop("value") if keys_only else frame, truth / read.name)
+            write_rows(entry, frame.drop("value") if "keys_only" in entry else frame, truth / read.name)
             spark.conf.unset(VALIDATION)
     return entry
 
@@ -239,8 +246,12 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
         (truth / "output.rows.json").write_text("".join(lines), encoding="utf-8")
     for conf, value in about["confs"].items():
         spark.conf.set(conf, value)  # unique ids are read only where the session asks for them
+    if about["spark"].startswith("2."):
+        about["borrowed_schema"], readable = True, readable_copy(checkpoint, about["case"], about["spark"])
+    else:
+        readable = checkpoint
     committed = committed_batches(checkpoint)
-    keys_only = "dedupe" in names or about["case"] == "drop_duplicates"
+    deduplicates = about["case"].startswith("drop_duplicates")
     about |= {
         "operators": [
             {"operator_id": number, "operator_name": name, "stores": stores(checkpoint / "state" / str(number))}
@@ -249,7 +260,7 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
         "committed_batches": committed,
         "unfinished_batches": [batch for batch in batches(checkpoint / "offsets") if batch not in committed],
         "state_metadata": state_metadata(spark, checkpoint),
-        "reads": [write(spark, read, checkpoint, truth, keys_only) for read in reads(checkpoint)],
+        "reads": [write(spark, read, readable, truth, deduplicates) for read in reads(checkpoint)],
     }
     for conf in about["confs"]:
         spark.conf.unset(conf)

@@ -124,7 +124,7 @@ def joined(inputs: Inputs, types: dict[str, list[str]]) -> Query:
     return Query(left.join(right, F.col("i") == F.col("j")), "append")
 
 
-@case(*ALL)
+@case("3.5", "4.3")
 def types_join(inputs: Inputs) -> Query:
     """All common types, nested and null, in the complete rows that a stream-stream join keeps."""
     return joined(inputs, {**HASHABLE, **MAPS})
@@ -137,7 +137,7 @@ def types_keys(inputs: Inputs) -> Query:
     return Query(stream.dropDuplicates(stream.columns), "append")
 
 
-@case("3.5", "4.3")
+@case(*LAST)
 def types_intervals(inputs: Inputs) -> Query:
     """Year-month and calendar intervals as buffers of first()."""
     return firsts(inputs, INTERVALS)

@@ -1,0 +1,60 @@
+"""Makes the state of Spark 2 readable for the statestore source, in a copy of the checkpoint.
+
+No Spark before 3.0 writes the schema file that it wants. Spark 2.1 has no commit log either, and no confs in its
+offset log.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql.types import StructType
+
+from .session import PARTITIONS
+
+KEYS = {
+    "aggregation": [("k", "string")],
+    "drop_duplicates": [("k", "string")],
+    "window_aggregation": [("window", "struct<start: timestamp, end: timestamp>"), ("k", "string")],
+}
+VALUES = {
+    "aggregation": [("count", "long"), ("sum", "long"), ("count", "long"), ("sum", "double")],
+    "drop_duplicates": [("__dummy__", "void")],
+    "window_aggregation": [("count", "long"), ("sum", "double")],
+}
+CONFS = f',"conf":{{"spark.sql.shuffle.partitions":"{PARTITIONS}"}}}}'
+
+
+def struct(fields: list[tuple[str, str]]) -> StructType:
+    result = StructType()
+    for name, written in fields:
+        result.add(name, StructType.fromDDL(f"field {written.replace('long', 'bigint')}")["field"].dataType)
+    return result
+
+
+def write_utf(text: str) -> bytes:
+    """Java's DataOutput.writeUTF of ASCII text."""
+    return len(text).to_bytes(2, "big") + text.encode("ascii")
+
+
+def readable_copy(checkpoint: Path, case: str, spark: str) -> Path:
+    """A copy of a checkpoint of Spark 2 with a schema file (version 1), confs and a commit log."""
+    copy = checkpoint.with_name("readable")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(checkpoint, copy)
+    key, value = KEYS[case], VALUES[case]
+    if spark < "2.4":  # aggregation state format 1 repeats the key in the value
+        value = key + value
+    metadata = copy / "state" / "0" / "0" / "_metadata"
+    metadata.mkdir()
+    parts = ["v1", struct(key).json(), struct(value).json()]
+    (metadata / "schema").write_bytes(b"".join(write_utf(part) for part in parts))
+    commits = copy / "commits"
+    if not commits.exists():
+        commits.mkdir()
+        for file in (copy / "offsets").glob("[0-9]*"):
+            (commits / file.name).write_text('v1\n{"nextBatchWatermarkMs":0}', encoding="utf-8")
+            file.write_text(file.read_text(encoding="utf-8").replace("}\n", f"{CONFS}\n", 1), encoding="utf-8")
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return copy
