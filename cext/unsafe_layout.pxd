@@ -14,7 +14,7 @@
 #   ?     1 byte, 0 or 1                                         bit                   boolean
 #   1 2   1 or 2 bytes                                           the same              byte; short
 #   4     4 bytes                                                the same              int, float, date
-#   8     8 bytes                                                the same              long, double, timestamps, time, ...
+#   8     8 bytes                                                the same              long, double, timestamp, ...
 #   m     int32 months                                           month_day_nano        year-month interval
 #   d     int64 unscaled                                         decimal128            decimal of at most 18 digits
 #   D     offset, size: big-endian two's complement, 1-16 bytes  decimal128            decimal of 19 to 38 digits

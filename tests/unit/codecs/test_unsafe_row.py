@@ -178,3 +178,176 @@ def test_an_unknown_type_is_named_with_its_path() -> None:
     inner = t.StructType((t.StructField("deep", t.MapType(t.StringType(), t.UnknownType('"geometry(0)"'))),))
     with pytest.raises(UnsupportedTypeError, match=r"f1\[\]\.deep\.value.*geometry"):
         RowCodec(schema(t.LongType(), t.ArrayType(inner)))
+
+
+def rows_of(*columns: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays(list(columns), [f"f{i}" for i in range(len(columns))])
+
+
+def test_a_row_is_written_in_the_order_of_its_fields() -> None:
+    codec = RowCodec(schema(t.StringType(), t.IntegerType(), t.DecimalType(20, 0), t.CalendarIntervalType()))
+    rows = rows_of(
+        pa.array(["ab", None]),
+        pa.array([None, -1], pa.int32()),
+        pa.array([Decimal(-256), None], pa.decimal128(20, 0)),
+        pa.array([None, pa.MonthDayNano((1, 2, 3000))], pa.month_day_nano_interval()),
+    )
+    first = struct.pack("<QIIQIIII", 0b1010, 2, 40, 0, 2, 48, 16, 64)
+    second = struct.pack("<QQIIIIII", 0b0101, 0, 0xFFFFFFFF, 0, 0, 40, 16, 56)
+    assert codec.encode(rows).to_pylist() == [
+        first + b"ab".ljust(8, b"\0") + b"\xff\0".ljust(16, b"\0") + bytes(16),
+        second + bytes(16) + struct.pack("<iiq", 1, 2, 3),
+    ]
+
+
+def test_null_rows_are_null() -> None:
+    rows = pa.array([None, {"f0": 7}, None], pa.struct([pa.field("f0", pa.int64())]))
+    assert RowCodec(schema(t.LongType())).encode(rows).to_pylist() == [None, struct.pack("<Qq", 0, 7), None]
+
+
+@pytest.mark.parametrize(
+    ("type_", "column"),
+    [
+        (t.StringType(), pa.array(["a", None, "bc"], pa.large_string())),
+        (t.StringType(), pa.array(["a", None, "bc"], pa.string_view())),
+        (t.StringType(), pa.array(["a", None, "bc"]).dictionary_encode()),
+        (t.BinaryType(), pa.array([b"a", None, b"bc"], pa.large_binary())),
+        (t.DecimalType(9, 2), pa.array([Decimal("1.5"), None, Decimal("-2")], pa.decimal256(40, 1))),
+        (t.TimestampType(), pa.array([1, None, 2], pa.timestamp("ms", "Europe/Berlin"))),
+        (t.TimestampNTZType(), pa.array([1000, None, 2000], pa.timestamp("ns"))),
+        (t.ArrayType(t.LongType()), pa.array([[1], None, [2, None]], pa.large_list(pa.int64()))),
+    ],
+)
+def test_arrow_types_that_say_the_same_are_cast(type_: t.DataType, column: pa.Array) -> None:
+    codec = RowCodec(schema(type_))
+    plain = rows_of(column.cast(codec.arrow_type.field(0).type))
+    assert codec.encode(rows_of(column)).equals(codec.encode(plain))
+
+
+DOES_NOT_FIT = {
+    "wrong type": (t.LongType(), pa.array([1], pa.int32()), "'f0' has the Arrow type int32"),
+    "text for a number": (t.LongType(), pa.array(["1"]), "'f0' has the Arrow type string"),
+    "naive time": (t.TimestampType(), pa.array([1], pa.timestamp("us")), "'f0' has the Arrow type timestamp"),
+    "half a microsecond": (t.TimestampNTZType(), pa.array([1], pa.timestamp("ns")), "'f0' does not fit"),
+    "digits": (t.DecimalType(3, 0), pa.array([Decimal(1000)]), "'f0' does not fit its type"),
+    "months only": (
+        t.YearMonthIntervalType(),
+        pa.array([pa.MonthDayNano((1, 1, 0))]),
+        "'f0' has an interval with days",
+    ),
+    "nanoseconds": (
+        t.CalendarIntervalType(),
+        pa.array([pa.MonthDayNano((0, 0, 1500))]),
+        "'f0' has an interval with a fraction",
+    ),
+    "element": (t.ArrayType(t.LongType()), pa.array([["x"]]), r"'f0\[\]' has the Arrow type string"),
+    "map": (t.MapType(t.LongType(), t.LongType()), pa.array([[1]]), "'f0' has the Arrow type list"),
+    "other fields": (
+        schema(t.LongType(), t.LongType()),
+        pa.array([{"f1": 1, "f0": 1}]),
+        "'f0' has the Arrow type struct",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOES_NOT_FIT)
+def test_values_that_the_type_cannot_hold(case: str) -> None:
+    type_, column, message = DOES_NOT_FIT[case]
+    with pytest.raises(SchemaMismatchError, match=message):
+        RowCodec(schema(type_)).encode(rows_of(column))
+
+
+@pytest.mark.parametrize("digits", [9, 30])
+def test_a_decimal_array_that_breaks_its_own_type_is_refused(digits: int) -> None:
+    arrow = pa.decimal128(digits, 0)
+    too_many = pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer((10**digits).to_bytes(16, "little"))])
+    with pytest.raises(SchemaMismatchError, match=f"'f0' has a decimal with more than {digits} digits"):
+        RowCodec(schema(t.DecimalType(digits, 0))).encode(rows_of(too_many))
+
+
+def test_values_behind_a_null_are_not_looked_at() -> None:
+    inner = pa.StructArray.from_arrays([pa.array([pa.MonthDayNano((0, 0, 1))])], ["f0"], mask=pa.array([True]))
+    codec = RowCodec(schema(schema(t.CalendarIntervalType())))
+    assert codec.encode(rows_of(inner)).to_pylist() == [struct.pack("<QQ", 1, 0)]
+
+
+def test_a_variant_without_its_metadata() -> None:
+    column = pa.array(
+        [{"value": b"v", "metadata": None}], pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    )
+    with pytest.raises(SchemaMismatchError, match="'f0' has a variant without"):
+        RowCodec(schema(t.VariantType())).encode(rows_of(column))
+
+
+NESTED = {
+    "array": (t.ArrayType(t.ShortType()), struct.pack("<qQhhhh", 3, 0b010, 1, 0, -3, 0), [1, None, -3]),
+    "empty array": (t.ArrayType(t.StringType()), bytes(8), []),
+    "booleans": (
+        t.ArrayType(t.BooleanType()),
+        struct.pack("<qQ8B", 3, 0b100, 1, 0, 0, 0, 0, 0, 0, 0),
+        [True, False, None],
+    ),
+    "voids": (t.ArrayType(t.NullType()), struct.pack("<qQQ", 1, 1, 0), [None]),
+    "strings": (
+        t.ArrayType(t.StringType()),
+        struct.pack("<qQIIQ", 2, 0b10, 3, 32, 0) + b"abc".ljust(8, b"\0"),
+        ["abc", None],
+    ),
+    "decimals": (
+        t.ArrayType(t.DecimalType(20, 0)),
+        struct.pack("<qQIIQ", 2, 0b10, 1, 32, 0) + b"\x07".ljust(8, b"\0"),
+        [Decimal(7), None],
+    ),
+    "map": (
+        t.MapType(t.IntegerType(), t.LongType()),
+        struct.pack("<q", 24) + struct.pack("<qQii", 1, 0, 5, 0) + struct.pack("<qQq", 1, 1, 0),
+        [(5, None)],
+    ),
+    "struct": (schema(t.LongType()), struct.pack("<Qq", 0, 9), {"f0": 9}),
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_nested_values(case: str) -> None:
+    type_, part, value = NESTED[case]
+    row = bytes(8) + struct.pack("<II", len(part), 16) + part
+    decoded = decode(schema(type_), row)
+    assert values(decoded) == [value]
+    assert RowCodec(schema(type_)).encode(decoded).to_pylist() == [row]
+
+
+BROKEN = {
+    "count too large": (t.ArrayType(t.LongType()), struct.pack("<q", 1 << 40), "counts more elements"),
+    "count negative": (t.ArrayType(t.LongType()), struct.pack("<q", -1), "counts more elements"),
+    "no count": (t.ArrayType(t.LongType()), b"", "counts more elements"),
+    "null bits": (t.ArrayType(t.ByteType()), struct.pack("<qQQ", 1, 2, 0), "null bits past its last element"),
+    "boolean": (t.ArrayType(t.BooleanType()), struct.pack("<qQQ", 1, 0, 2), "neither 0 nor 1"),
+    "void": (t.ArrayType(t.NullType()), struct.pack("<qQQ", 1, 0, 0), "void element that is not null"),
+    "element outside": (t.ArrayType(t.StringType()), struct.pack("<qQII", 1, 0, 1, 24), "do not lie inside it"),
+    "elements overlap": (
+        t.ArrayType(t.StringType()),
+        struct.pack("<qQIIIIQ", 2, 0, 8, 32, 8, 32, 0),
+        "together are longer",
+    ),
+    "digits": (t.ArrayType(t.DecimalType(2, 0)), struct.pack("<qQq", 1, 0, 100), "more digits than its type"),
+    "map's keys too long": (t.MapType(t.LongType(), t.LongType()), struct.pack("<qQ", 9, 0), "not a map"),
+    "more values than keys": (
+        t.MapType(t.LongType(), t.NullType()),
+        struct.pack("<qq", 8, 0) + struct.pack("<qQQ", 1, 1, 0),
+        "not as many keys as values",
+    ),
+    "null key": (
+        t.MapType(t.ByteType(), t.NullType()),
+        struct.pack("<q", 24) + struct.pack("<qQQ", 1, 1, 0) * 2,
+        "null keys",
+    ),
+    "struct": (schema(t.LongType()), bytes(8), r"a struct of 8 bytes in field 'f0'.*too short"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_nested_values(case: str) -> None:
+    type_, part, message = BROKEN[case]
+    row = bytes(8) + struct.pack("<II", len(part), 16) + part
+    with pytest.raises(SchemaMismatchError, match=message):
+        decode(schema(type_), row)
