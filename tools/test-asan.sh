@@ -20,3 +20,4 @@ case $($python -c 'import hdfsstore._cext.lz4_block as module; print(module.__fi
 *) echo "the tests would not run on the sanitizers' build" >&2 && exit 1 ;;
 esac
 $python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q tests/unit/codecs
+$python -m tests.fuzz --seconds 8 --target lz4 --target lzf --target checked_records --target records --target rows
