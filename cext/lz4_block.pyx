@@ -20,7 +20,7 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from byteorder cimport load_le32, store_le32
-from xxh32 cimport xxh32
+from xxh32 cimport xxh32, xxh32_of_each
 
 cdef enum:
     HEADER_SIZE = 21
@@ -62,6 +62,15 @@ cdef struct Block:
     uint32_t size
     uint32_t raw_size
     uint32_t check
+
+
+cdef struct Unchecked:
+    # Decoded blocks of one raw size whose checksums are still to be compared: eight together are hashed faster.
+    int count
+    uint32_t raw_size
+    const uint8_t* targets[8]
+    uint32_t[8] checks
+    Py_ssize_t[8] positions
 
 
 cdef enum Step:
@@ -117,6 +126,7 @@ cdef class Lz4BlockReader:
         cdef Py_ssize_t filled = self.unspill(target, room)
         cdef Step step
         cdef Block block
+        cdef Unchecked unchecked
         cdef uint8_t* spill
         while filled < room:
             with nogil:
@@ -126,8 +136,11 @@ cdef class Lz4BlockReader:
                 self.spill = bytearray(block.raw_size)
                 self.spilled = block.raw_size
                 spill = <uint8_t*> <char*> self.spill
+                unchecked.count = 0
                 with nogil:
-                    step = self.decode_block(&block, spill)
+                    step = self.decode_block(&block, spill, &unchecked)
+                    if step == FULL:
+                        step = self.check(&unchecked)
                 if step == FULL:
                     self.spilled = 0
                     filled += self.unspill(target + filled, room - filled)
@@ -141,21 +154,40 @@ cdef class Lz4BlockReader:
 
     cdef Step decode(self, uint8_t* target, Py_ssize_t room, Py_ssize_t* filled) noexcept nogil:
         cdef Block block
-        cdef Step step
-        while filled[0] < room:
+        cdef Unchecked unchecked
+        cdef Step step = FULL
+        unchecked.count = 0
+        while step == FULL and filled[0] < room:
             step = self.parse_header(&block)
             if step != FULL:
-                return step
+                break
             if block.raw_size == 0:
                 self.position += HEADER_SIZE
                 self.ended = True
                 continue
             if block.raw_size > room - filled[0]:
-                return SPILL_NEEDED
-            step = self.decode_block(&block, target + filled[0])
-            if step != FULL:
-                return step
-            filled[0] += block.raw_size
+                step = SPILL_NEEDED
+                break
+            if unchecked.count == 8 or (unchecked.count and block.raw_size != unchecked.raw_size):
+                step = self.check(&unchecked)
+                if step != FULL:
+                    return step
+            step = self.decode_block(&block, target + filled[0], &unchecked)
+            if step == FULL:
+                filled[0] += block.raw_size
+        # A block that was decoded before comes before what stopped us.
+        return step if self.check(&unchecked) == FULL else BAD_CHECK
+
+    cdef Step check(self, Unchecked* unchecked) noexcept nogil:
+        """Compares the checksums; a block that is not right is where the position is set back to."""
+        cdef uint32_t[8] hashes
+        cdef int i
+        xxh32_of_each(hashes, unchecked.targets, unchecked.count, unchecked.raw_size, SEED)
+        for i in range(unchecked.count):
+            if hashes[i] & CHECK_MASK != unchecked.checks[i]:
+                self.position = unchecked.positions[i]
+                return BAD_CHECK
+        unchecked.count = 0
         return FULL
 
     cdef Step parse_header(self, Block* block) noexcept nogil:
@@ -182,14 +214,17 @@ cdef class Lz4BlockReader:
             return BAD_HEADER
         return INPUT_NEEDED if there - HEADER_SIZE < block.size else FULL
 
-    cdef Step decode_block(self, const Block* block, uint8_t* target) noexcept nogil:
+    cdef Step decode_block(self, const Block* block, uint8_t* target, Unchecked* unchecked) noexcept nogil:
         cdef const uint8_t* body = self.compressed + self.position + HEADER_SIZE
         if block.method == RAW:
             memcpy(target, body, block.size)
         elif self.decompress(<const char*> body, <char*> target, block.size, block.raw_size) != <int> block.raw_size:
             return BAD_BODY
-        if xxh32(target, block.raw_size, SEED) & CHECK_MASK != block.check:
-            return BAD_CHECK
+        unchecked.raw_size = block.raw_size
+        unchecked.targets[unchecked.count] = target
+        unchecked.checks[unchecked.count] = block.check
+        unchecked.positions[unchecked.count] = self.position
+        unchecked.count += 1
         self.position += HEADER_SIZE + block.size
         self.ended = False
         return FULL

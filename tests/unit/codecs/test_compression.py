@@ -280,6 +280,23 @@ def test_lz4_damage_is_found_and_stays_found(bad, problem, window, portable):
         reader.readinto(bytearray(window))
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 17])
+def test_lz4_checks_blocks_of_one_size_together(count):
+    for size in (*range(1, 70), 3_000):
+        raws = [RECORDS[i * size : (i + 1) * size] for i in range(count)]
+        blocks = [block(raw, raw, 0x10) for raw in raws] + [block(GOOD[:50], GOOD[:50], 0x10)]
+        assert decompress("lz4", b"".join(blocks) + END) == b"".join(raws) + GOOD[:50]
+        for bad in {0, count // 2, count - 1}:
+            offset = sum(map(len, blocks[:bad]))
+            damaged = bytearray(b"".join(blocks) + b"LZ4 no more")
+            damaged[offset + 17] ^= 1
+            reader = Lz4BlockReader(io.BytesIO(damaged), "f")
+            for _ in range(2):
+                with pytest.raises(CorruptFileError, match="checksum") as caught:
+                    reader.readinto(bytearray(1 << 20))
+                assert caught.value.offset == offset
+
+
 def test_lz4_never_writes_behind_the_window():
     window = bytearray(b"\xaa" * 10_000)
     for size in (0, 1, 2_999, 3_000, 5_999, 6_000, 7_000):
