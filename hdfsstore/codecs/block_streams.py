@@ -123,10 +123,9 @@ class SnappyReader(BlockReader):
         if raw_size is None or raw_size > 22 * size:
             raise self._corrupt("the snappy block declares a raw length that it cannot hold")
         try:
-            block: pa.Buffer = self._codec.decompress(body, raw_size)
+            return memoryview(self._codec.decompress(body, raw_size))
         except OSError as error:
             raise self._corrupt("the snappy block is damaged") from error
-        return block
 
 
 def _varint(data: bytes) -> int | None:
