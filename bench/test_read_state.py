@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lz4.block
-import pytest
 from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import hdfsstore
 from bench import big_state
+from bench.enlarge import enlarged
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
@@ -153,7 +153,6 @@ def test_memory_of_read_state(checkpoint: Path, report: Report) -> None:
     report.add("read_state, peak memory beyond the start", f"{(after - before) / size:.2f} x Arrow", "goal: 2.5 x")
 
 
-@pytest.mark.usefixtures("spark")
-def test_memory_of_open_state(report: Report, num_keys: int) -> None:
-    _, after, size = memory("open", big_state.checkpoint(10 * num_keys))
+def test_memory_of_open_state(checkpoint: Path, report: Report, num_keys: int) -> None:
+    _, after, size = memory("open", enlarged(checkpoint, 10 * num_keys))
     report.add(f"open_state of {size / 1e6:,.0f} MB, peak memory", f"{after / 1e6:.0f} MB", "goal: below 300 MB")

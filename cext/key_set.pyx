@@ -13,12 +13,13 @@ The filter is what most keys of a snapshot meet: one bit in a table an eighth th
 branch that the processor could not foresee.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 import pyarrow as pa
 
+from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
 from byteorder cimport load_le64
 
 
@@ -256,36 +257,27 @@ cdef class KeySet:
         if found:
             raise ValueError(f"key {i} is in the set already")
 
-    def positions(self, array not None):
-        """Where each key of a pyarrow.BinaryArray stands in the set: a pyarrow.Int32Array, null where absent."""
-        cdef Py_ssize_t n = len(array), i, start = array.offset
-        cdef const int32_t* offsets
-        cdef const uint8_t* data
-        cdef size_t address
+    def positions(self, keys not None):
+        """Where each key of a pyarrow (large) binary array stands in the set: a pyarrow.Int32Array, null where absent."""
+        cdef BinaryValues k = binary_values(keys)
+        cdef Py_ssize_t i, absent = 0
         cdef int32_t* out
         cdef uint8_t* validity
         cdef uint64_t at = 0
-        cdef bint found = False
-        cdef Py_ssize_t absent = 0
-        buffers = array.buffers()
-        address = buffers[1].address
-        offsets = <const int32_t*> address + start
-        address = buffers[2].address if buffers[2] is not None else 0
-        data = <const uint8_t*> address
-        positions = pa.allocate_buffer(n * 4)
-        address = positions.address
-        out = <int32_t*> address
-        valid = pa.allocate_buffer((n + 7) // 8)
-        address = valid.address
-        validity = <uint8_t*> address
+        cdef bint found
+        positions = pa.allocate_buffer(k.length * 4)
+        out = <int32_t*> <uintptr_t> positions.address
+        valid = pa.allocate_buffer((k.length + 7) // 8)
+        validity = <uint8_t*> <uintptr_t> valid.address
         with nogil:
-            memset(validity, 0, (n + 7) // 8)
-            for i in range(n):
+            for i in range((k.length + 7) // 8):
+                validity[i] = 0
+            for i in range(k.length):
                 found = False
                 if self.count:
                     at = self.find(
-                        hash_key(data + offsets[i], offsets[i + 1] - offsets[i], self.seed),
-                        data + offsets[i], offsets[i + 1] - offsets[i], &found,
+                        hash_key(value_of(&k, i), <int32_t> size_of(&k, i), self.seed),
+                        value_of(&k, i), <int32_t> size_of(&k, i), &found,
                     )
                 out[i] = 0
                 if found:
@@ -293,7 +285,7 @@ cdef class KeySet:
                     validity[i >> 3] |= <uint8_t> (1 << (i & 7))
                 else:
                     absent += 1
-        return pa.Array.from_buffers(pa.int32(), n, [valid, positions], absent)
+        return pa.Array.from_buffers(pa.int32(), k.length, [valid, positions], absent)
 
     def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):
         """Keeps the records whose key is not in the set; their spans are moved to the front, in their order.

@@ -14,10 +14,8 @@ class RecordParser:
     def values(self) -> pa.Buffer: ...
 
 def encode_records(
-    key_bytes: Buffer,
-    key_spans: pa.Buffer,
-    value_bytes: Buffer,
-    value_spans: pa.Buffer,
+    keys: pa.BinaryArray | pa.LargeBinaryArray,
+    values: pa.BinaryArray | pa.LargeBinaryArray,
     *,
     row_checksums: bool = False,
 ) -> pa.Buffer: ...

@@ -11,12 +11,13 @@ With row checksums (StateStoreRowChecksum of Spark) a CRC-32C lies in front of t
 Value sizes that are no multiple of 8 (Spark before 2.3 left 4 stray bytes behind) are left to the row codec.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 import pyarrow as pa
 
+from arrow_binary cimport BinaryValues, binary_values, is_null, size_of, value_of
 from byteorder cimport load_be32, load_le32, store_be32, store_le32
 from crc32c_inline cimport crc32c_update
 
@@ -199,83 +200,72 @@ cdef class RecordParser:
         return pa.foreign_buffer(<size_t> self.value_spans, self.count * 8, self)
 
 
-cdef const int32_t* spans_of(object buffer, Py_ssize_t* count) except? NULL:
-    cdef size_t address = buffer.address
-    count[0] = buffer.size // 8
-    return <const int32_t*> address
+def encode_records(keys not None, values not None, *, bint row_checksums=False):
+    """Encodes records, end mark included.
 
-
-def encode_records(
-    key_bytes not None,
-    key_spans not None,
-    value_bytes not None,
-    value_spans not None,
-    *,
-    bint row_checksums=False,
-):
-    """Encodes records, end mark included: the n spans of `key_bytes` and of `value_bytes` (size -1 = tombstone).
+    Args:
+        keys: pyarrow (large) binary array of n keys, without nulls.
+        values: pyarrow (large) binary array of n values; null = tombstone.
+        row_checksums: whether each record carries its CRC-32C.
 
     Returns:
         A pyarrow.Buffer of the uncompressed file.
 
     Raises:
-        ValueError: the spans do not match each other, or do not lie in their data.
+        ValueError: there are not as many keys as values, a key is null, or one is 2 GiB or more.
     """
-    cdef const uint8_t[::1] key_data = memoryview(key_bytes).cast("B")
-    cdef const uint8_t[::1] value_data = memoryview(value_bytes).cast("B")
-    cdef Py_ssize_t n = 0, m = 0, i, total = 4, extra = 4 if row_checksums else 0
-    cdef const int32_t* keys = spans_of(key_spans, &n)
-    cdef const int32_t* values = spans_of(value_spans, &m)
-    cdef int32_t key_size, value_size
-    cdef uint32_t crc
-    cdef size_t address
-    cdef uint8_t* out
+    cdef BinaryValues k = binary_values(keys), v = binary_values(values)
+    cdef Py_ssize_t i
+    cdef int64_t total = 4, extra = 4 if row_checksums else 0, key_size, value_size
     cdef const uint8_t* key
     cdef const uint8_t* value
-    if n != m:
-        raise ValueError(f"{n} keys and {m} values")
-    for i in range(n):
-        key_size, value_size = keys[2 * i + 1], values[2 * i + 1]
-        if keys[2 * i] < 0 or key_size < 0 or <Py_ssize_t> keys[2 * i] + key_size > key_data.shape[0]:
-            raise ValueError(f"key {i} does not lie in its data")
-        if value_size < -1 or (
-            value_size >= 0 and (values[2 * i] < 0 or <Py_ssize_t> values[2 * i] + value_size > value_data.shape[0])
-        ):
-            raise ValueError(f"value {i} does not lie in its data")
-        total += 8 + extra + key_size + max(value_size, 0)
+    cdef uint8_t* out
+    cdef uint32_t crc = 0
+    if k.length != v.length:
+        raise ValueError(f"{k.length} keys and {v.length} values")
+    for i in range(k.length):
+        if is_null(&k, i):
+            raise ValueError(f"key {i} is null")
+        value_size = 0 if is_null(&v, i) else size_of(&v, i)
+        if max(size_of(&k, i), value_size) > INT32_MAX - extra:
+            raise ValueError(f"record {i} is too large: 2 GiB is more than its length field holds")
+        total += 8 + extra + size_of(&k, i) + value_size
     result = pa.allocate_buffer(total)
-    address = result.address
-    out = <uint8_t*> address
+    out = <uint8_t*> <uintptr_t> result.address
     with nogil:
-        for i in range(n):
-            key_size, value_size = keys[2 * i + 1], values[2 * i + 1]
-            key = &key_data[0] + keys[2 * i] if key_size else NULL
-            crc = crc32c_update(0, key, key_size) if row_checksums else 0
-            if value_size < 0:
-                store_be32(out, <uint32_t> (key_size + extra))
-                out += 4
-                if row_checksums:
-                    store_le32(out, crc)
-                    out += 4
-                if key_size:
-                    memcpy(out, key, key_size)
-                out += key_size
-                store_be32(out, <uint32_t> -1)
-                out += 4
-                continue
-            store_be32(out, <uint32_t> key_size)
-            out += 4
-            if key_size:
-                memcpy(out, key, key_size)
-            out += key_size
-            store_be32(out, <uint32_t> (value_size + extra))
-            out += 4
-            value = &value_data[0] + values[2 * i] if value_size else NULL
+        for i in range(k.length):
+            key_size = size_of(&k, i)
+            key = value_of(&k, i)
             if row_checksums:
-                store_le32(out, crc32c_update(crc, value, value_size))
-                out += 4
-            if value_size:
-                memcpy(out, value, value_size)
-            out += value_size
-        store_be32(out, <uint32_t> -1)
+                crc = crc32c_update(0, key, key_size)
+            if is_null(&v, i):
+                out = put_size(out, key_size + extra)
+                if row_checksums:
+                    out = put_crc(out, crc)
+                out = put_size(put_bytes(out, key, key_size), -1)
+                continue
+            value_size = size_of(&v, i)
+            value = value_of(&v, i)
+            out = put_bytes(put_size(out, key_size), key, key_size)
+            out = put_size(out, value_size + extra)
+            if row_checksums:
+                out = put_crc(out, crc32c_update(crc, value, value_size))
+            out = put_bytes(out, value, value_size)
+        put_size(out, -1)
     return result
+
+
+cdef inline uint8_t* put_size(uint8_t* out, int64_t size) noexcept nogil:
+    store_be32(out, <uint32_t> size)
+    return out + 4
+
+
+cdef inline uint8_t* put_crc(uint8_t* out, uint32_t crc) noexcept nogil:
+    store_le32(out, crc)
+    return out + 4
+
+
+cdef inline uint8_t* put_bytes(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
+    if size:
+        memcpy(out, data, size)
+    return out + size

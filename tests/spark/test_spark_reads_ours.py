@@ -27,21 +27,10 @@ PARTITIONS = 2
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
-def spans_of(rows: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
-    """Data and spans of rows, null rows as tombstones."""
-    offsets = memoryview(rows.buffers()[1]).cast("i")[: len(rows) + 1]
-    pairs = [
-        number
-        for i, valid in enumerate(rows.is_valid().to_pylist())
-        for number in (offsets[i], offsets[i + 1] - offsets[i] if valid else -1)
-    ]
-    return rows.buffers()[2] or pa.py_buffer(b""), pa.py_buffer(struct.pack(f"={len(pairs)}i", *pairs))
-
-
 def state_file(value_type: StructType, ids: list[int], values: pa.StructArray, *, row_checksums: bool) -> pa.Buffer:
     keys = RowCodec(KEY).encode(pa.StructArray.from_arrays([pa.array(ids, pa.int64())], ["id"]))
     rows = RowCodec(value_type).encode(values)
-    return encode_records(*spans_of(keys), *spans_of(rows), row_checksums=row_checksums)
+    return encode_records(keys, rows, row_checksums=row_checksums)
 
 
 def java_utf(text: str) -> bytes:

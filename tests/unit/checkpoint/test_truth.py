@@ -21,7 +21,7 @@ def ours(read: Read) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("read", reads(), ids=str)
+@pytest.mark.parametrize("read", list(reads()), ids=str)
 def test_rows_are_sparks(read: Read) -> None:
     expected = read.rows
     if "key_hash" in expected.column_names:

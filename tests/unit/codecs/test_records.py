@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore._cext.records import RecordParser, encode_records
+from hdfsstore.codecs.records import decode_records
 from hdfsstore.errors import CorruptFileError
 
 Record = tuple[bytes, bytes | None]
@@ -23,9 +24,9 @@ def spans_of(items: list[bytes | None]) -> tuple[bytes, pa.Buffer]:
 
 
 def encode(records: list[Record], *, row_checksums: bool = False) -> bytes:
-    keys, key_spans = spans_of([key for key, _ in records])
-    values, value_spans = spans_of([value for _, value in records])
-    return encode_records(keys, key_spans, values, value_spans, row_checksums=row_checksums).to_pybytes()
+    keys = pa.array([key for key, _ in records], pa.binary())
+    values = pa.array([value for _, value in records], pa.large_binary())
+    return encode_records(keys, values, row_checksums=row_checksums).to_pybytes()
 
 
 def parser(**options: object) -> RecordParser:
@@ -129,12 +130,33 @@ def test_row_checksums_catch_every_changed_row_byte(records: list[Record], data:
             reader.parse(bytes(encoded), len(encoded))
 
 
-def test_encode_refuses_spans_outside_their_data() -> None:
-    outside = pa.py_buffer(struct.pack("=ii", 1, 4))
-    inside = pa.py_buffer(struct.pack("=ii", 0, 4))
-    with pytest.raises(ValueError, match="key 0"):
-        encode_records(b"1234", outside, b"1234", inside)
-    with pytest.raises(ValueError, match="value 0"):
-        encode_records(b"1234", inside, b"1234", outside)
-    with pytest.raises(ValueError, match="1 keys and 0 values"):
-        encode_records(b"1234", inside, b"", pa.py_buffer(b""))
+@given(RECORDS)
+def test_one_call_gives_offsets_and_a_tombstone_mask(records: list[Record]) -> None:
+    data = encode(records)
+    keys, values, tombstones = decode_records(data)
+    assert tombstones.to_pylist() == [value is None for _, value in records]
+    spans = memoryview(keys).cast("i").tolist(), memoryview(values).cast("i").tolist()
+    got = [tuple(data[s[i] : s[i] + s[i + 1]] for s in spans) for i in range(0, len(spans[0]), 2)]
+    assert [key for key, _ in got] == [key for key, _ in records]
+    assert [value for (_, value), (_, put) in zip(got, records, strict=True) if put is not None] == [
+        value for _, value in records if value is not None
+    ]
+    if records:
+        with pytest.raises(CorruptFileError, match="end mark"):
+            decode_records(data[:-1])
+
+
+def test_slices_of_arrays_are_encoded_from_their_offset() -> None:
+    keys = pa.array([b"left out", b"a", b"b"])
+    values = pa.array([None, b"1", None], pa.binary())
+    assert encode_records(keys[1:], values[1:]).to_pybytes() == encode([(b"a", b"1"), (b"b", None)])
+
+
+def test_encode_refuses_what_is_no_record() -> None:
+    two = pa.array([b"a", b"b"])
+    with pytest.raises(ValueError, match="2 keys and 1 values"):
+        encode_records(two, two[:1])
+    with pytest.raises(ValueError, match="key 1 is null"):
+        encode_records(pa.array([b"a", None]), two)
+    with pytest.raises(TypeError, match="not string"):
+        encode_records(pa.array(["a", "b"]), two)

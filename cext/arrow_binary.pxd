@@ -1,0 +1,54 @@
+# The values of a pyarrow (large) binary array, for use without the GIL while the array is alive.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+
+
+cdef struct BinaryValues:
+    Py_ssize_t length
+    int64_t start               # the array's offset in its buffers
+    const uint8_t* validity     # NULL: no nulls
+    const int32_t* offsets      # one of the two is NULL
+    const int64_t* large_offsets
+    const uint8_t* data
+
+
+cdef inline BinaryValues binary_values(array) except *:
+    cdef BinaryValues out
+    cdef uintptr_t address
+    import pyarrow.types as types
+    large = types.is_large_binary(array.type)
+    if not large and not types.is_binary(array.type):
+        raise TypeError(f"a binary or large_binary array is needed, not {array.type}")
+    validity, offsets, data = array.buffers()
+    out.length = len(array)
+    out.start = array.offset
+    address = validity.address if validity is not None and array.null_count else 0
+    out.validity = <const uint8_t*> address
+    address = offsets.address if offsets is not None else 0
+    out.offsets = NULL
+    out.large_offsets = NULL
+    if large:
+        out.large_offsets = <const int64_t*> address
+    else:
+        out.offsets = <const int32_t*> address
+    address = data.address if data is not None else 0
+    out.data = <const uint8_t*> address
+    return out
+
+
+cdef inline bint is_null(const BinaryValues* values, Py_ssize_t i) noexcept nogil:
+    cdef int64_t at = values.start + i
+    return values.validity != NULL and not (values.validity[at >> 3] >> (at & 7)) & 1
+
+
+cdef inline int64_t size_of(const BinaryValues* values, Py_ssize_t i) noexcept nogil:
+    cdef int64_t at = values.start + i
+    if values.offsets != NULL:
+        return values.offsets[at + 1] - values.offsets[at]
+    return values.large_offsets[at + 1] - values.large_offsets[at]
+
+
+cdef inline const uint8_t* value_of(const BinaryValues* values, Py_ssize_t i) noexcept nogil:
+    cdef int64_t at = values.start + i
+    if values.offsets != NULL:
+        return values.data + values.offsets[at]
+    return values.data + values.large_offsets[at]
