@@ -1,4 +1,4 @@
-"""Loading versions from a partition that a real Spark wrote: snapshots 1 a few batches, 15 versions."""
+"""Loading versions from a partition that a real Spark wrote: two snapshots and the deltas around them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hdfsstore.state.hdfs.files import StateFiles
 from hdfsstore.state.hdfs.load import PartitionLoader
 
 SOURCE = Path(__file__).parents[2] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
-LAST = 15
+LAST = max(int(path.stem) for path in SOURCE.glob("*.delta"))
 
 State = dict[bytes, bytes]
 
