@@ -23,7 +23,8 @@
 #
 # Unused bytes of a slot are zero. A null has its bit set and its slot zero, but for D and i in a struct: Spark keeps 16
 # bytes for them in the variable part, null or not, so that it can update them in place; the slot of a null D is
-# `offset << 32`, that of a null i is `offset << 32 | 16`, or zero from an old Spark.
+# `offset << 32`, that of a null i is `offset << 32 | 16`, or zero from an old Spark. Spark 2.1 also left an offset in the
+# slot of a null s (GenerateUnsafeRowJoiner moved it along): there only the size is zero.
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 

@@ -94,18 +94,16 @@ cdef bint read_spans(
         word = load_le64(row + slot)
         offset = <int64_t> (word >> 32)
         size = <int64_t> <uint32_t> word
-        if word and (offset < rows.fixed or offset + size > row_size):
-            return fail(rows, r, field, SPAN)
         if column.has_nulls and get_bit(row, field):
-            if word and column.kind == c"s" or size and not (column.kind == c"i" and size == 16):
+            if size and not (column.kind == c"i" and size == 16):
                 return fail(rows, r, field, NULL_SLOT)
-            if word:
+            if word and column.kind != c"s":
                 used[r - start] += 16
             column.null_count += 1
             out[2 * r] = 0
             out[2 * r + 1] = -1
             continue
-        if not word:
+        if offset < rows.fixed or offset + size > row_size:
             return fail(rows, r, field, SPAN)
         used[r - start] += 16 if column.kind == c"D" else padded(size)
         out[2 * r] = <int32_t> (rows.spans[2 * r] + offset)

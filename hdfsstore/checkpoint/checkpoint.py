@@ -242,9 +242,7 @@ class Checkpoint:
         if start_batch_id > end_batch_id:
             raise StateStoreError(f"batch {start_batch_id} comes after batch {end_batch_id}", self.path)
         self._committed(start_batch_id)
-        reader = self._state_reader(
-            operator_id, store_name, end_batch_id, None, partitions, key_schema, value_schema
-        )
+        reader = self._state_reader(operator_id, store_name, end_batch_id, None, partitions, key_schema, value_schema)
         return reader.changes(range(start_batch_id + 1, end_batch_id + 2), self._threads)
 
     def _state_reader(

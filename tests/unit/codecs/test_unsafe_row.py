@@ -108,6 +108,12 @@ def test_a_null_may_reserve_its_space(type_: t.DataType, reserved: bool) -> None
     assert values(decode(schema(type_), struct.pack("<Q", 1) + slot + tail)) == [None]
 
 
+def test_the_slot_of_a_null_string_may_keep_an_offset() -> None:
+    """Spark 2.1 wrote it."""
+    row = struct.pack("<QQq", 1, 32 << 32, 7)
+    assert decode(schema(t.StringType(), t.LongType()), row).to_pylist() == [{"f0": None, "f1": 7}]
+
+
 def test_stray_bytes_after_a_row_are_dropped() -> None:
     """Spark 2.1 wrote 28 bytes for two longs."""
     row = struct.pack("<Qqq", 0, 1, 2)
@@ -131,6 +137,7 @@ REFUSED = {
     "too long": (schema(t.LongType()), bytes(24), "another size than the 16 bytes"),
     "null bits": (schema(t.LongType()), struct.pack("<QQ", 2, 0), "null bits past its 1 fields"),
     "null slot": (schema(t.LongType()), struct.pack("<QQ", 1, 1), "where field 'f0' is null"),
+    "null string": (schema(t.StringType()), struct.pack("<QII", 1, 8, 16), "where field 'f0' is null"),
     "wide boolean": (schema(t.BooleanType()), struct.pack("<QQ", 0, 2), "too wide for field 'f0'"),
     "wide int": (schema(t.IntegerType()), struct.pack("<QQ", 0, 1 << 32), "too wide for field 'f0'"),
     "wide byte": (schema(t.ByteType()), struct.pack("<QQ", 0, 1 << 8), "too wide for field 'f0'"),
