@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint.conf import compression_codec, row_checksum
 from hdfsstore.checkpoint.irregular import kept_value_type
@@ -22,7 +22,9 @@ from hdfsstore.checkpoint.reading import (
 )
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.types import NullType, StructType
 from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError
+from hdfsstore.fs import file_types
 from hdfsstore.state.hdfs.load import PartitionLoader
 
 
@@ -90,16 +92,26 @@ class StateReader:
 
     def _choose(self, store: Store, wanted: Sequence[int] | None) -> list[StorePartition]:
         found, declared = set(store.partition_ids), set(range(store.num_partitions))
-        # Whatever is declared, an operator without keys (a global limit or aggregation) runs in partition 0 alone.
-        expected = {0} if found == {0} else declared
+        expected = {0} if _is_keyless(store.key_type) else declared
         for partition_id in sorted(expected - found if wanted is None else set(wanted) - found - declared):
             raise CheckpointNotFoundError(
                 f"operator {self._operator.operator_id} has no partition {partition_id}",
                 store.partition_path(partition_id),
                 remedy=f"Its partitions are {sorted(found)}; {store.num_partitions} are declared",
             )
+        self._check_folders(store)
         ids = sorted(found if wanted is None else found & set(wanted))
         return [StorePartition(i, self._loader(store, i)) for i in ids]
+
+    def _check_folders(self, store: Store) -> None:
+        """A store that has a folder in no partition does not exist, whatever the metadata says."""
+        folders = [store.partition_path(partition_id) for partition_id in store.partition_ids]
+        if folders and FileType.Directory not in file_types(self._fs, folders):
+            raise CheckpointNotFoundError(
+                f"no partition has a folder of the store {store.name!r}, which the operator metadata names",
+                folders[0],
+                remedy="The checkpoint was not copied whole, or its metadata is damaged",
+            )
 
     def _row_converter(
         self, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
@@ -131,6 +143,11 @@ class StateReader:
         return SchemaMismatchError(
             f"the store has no schema file; {looks}", store.schema_path, remedy=f"Give {' and '.join(missing)}"
         )
+
+
+def _is_keyless(key_type: StructType | None) -> bool:
+    """Whether an operator (a global limit or aggregation) runs in partition 0 alone, whatever its metadata declares."""
+    return key_type is not None and all(isinstance(field.type, NullType) for field in key_type.fields)
 
 
 def _kept(window: Window) -> Window:

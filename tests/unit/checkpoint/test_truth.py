@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 import pytest
 
 import hdfsstore
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.types import parse_type
 from tests.rows import counted
 from tests.truth import DATA, Read, reads
 
@@ -14,11 +16,14 @@ from tests.truth import DATA, Read, reads
 def ours(read: Read) -> pa.Table:
     checkpoint = hdfsstore.Checkpoint(read.case.checkpoint)
     facts = read.facts
+    where = facts["operator_id"], facts["store_name"]
+    schemas = {}
+    if not facts["join_side"] and checkpoint.operator(where[0]).store(where[1]).key_schema is None:
+        # Spark 2 wrote no schema files; Spark 4.3 was given these to read the rows.
+        schemas = {f"{part}_schema": to_arrow_schema(parse_type(facts[f"{part}_schema"])) for part in ("key", "value")}
     if facts["change_feed"]:
-        return checkpoint.read_changes(*facts["change_feed"], facts["operator_id"], facts["store_name"])
-    return checkpoint.read_state(
-        facts["operator_id"], facts["store_name"], facts["batch_id"], join_side=facts["join_side"]
-    )
+        return checkpoint.read_changes(*facts["change_feed"], *where, **schemas)
+    return checkpoint.read_state(*where, facts["batch_id"], join_side=facts["join_side"], **schemas)
 
 
 @pytest.mark.parametrize("read", list(reads()), ids=str)
@@ -27,6 +32,10 @@ def test_rows_are_sparks(read: Read) -> None:
     if "key_hash" in expected.column_names:
         expected = expected.drop_columns("key_hash")
     table = ours(read)
+    if "value" not in expected.column_names:
+        # Spark 3.2 and 3.3 declare dropDuplicates' input row and keep a single null, which Spark 4.3 cannot read.
+        assert table["value"].type == pa.struct([pa.field("__dummy__", pa.null())])
+        table = table.drop_columns("value")
     assert table.column_names == expected.column_names
     if read.case.folder.name == "flat_map_groups_with_state_format1":
         table = with_int_timeout(table)

@@ -1,0 +1,239 @@
+"""What read_state, open_state and read_changes refuse, choose and share, on real checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+import hdfsstore
+from tests.rows import counted
+from tests.truth import DATA, Case, cases
+
+SPARK = DATA / "spark-4.3.0"
+READABLE = [case for case in cases() if not case.rocksdb]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[str], Path]:
+    """Copies a case's checkpoint to a folder that may be changed."""
+
+    def copied(case: str) -> Path:
+        return Path(shutil.copytree(SPARK / case / "checkpoint", tmp_path / case))
+
+    return copied
+
+
+@pytest.mark.parametrize("case", READABLE, ids=str)
+def test_open_state_gives_the_rows_of_read_state(case: Case) -> None:
+    checkpoint = hdfsstore.Checkpoint(case.checkpoint)
+    for operator in checkpoint.operators:
+        for store in operator.stores:
+            table = checkpoint.read_state(operator.operator_id, store.name) if store.key_schema is not None else None
+            if table is not None:
+                reader = checkpoint.open_state(operator.operator_id, store.name)
+                assert reader.schema == table.schema
+                assert counted(reader.read_all()) == counted(table)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_join_sides_as_a_stream(side: str) -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint")
+    assert counted(checkpoint.open_state(join_side=side).read_all()) == counted(checkpoint.read_state(join_side=side))
+
+
+def test_locations() -> None:
+    path = SPARK / "aggregation/checkpoint"
+    expected = counted(hdfsstore.Checkpoint(path).read_state())
+    subtree = SubTreeFileSystem(str(path.parent), LocalFileSystem())
+    for location in (
+        str(path),
+        path.as_uri(),
+        os.path.relpath(path),
+        (LocalFileSystem(), str(path)),
+        (subtree, "checkpoint"),
+    ):
+        assert counted(hdfsstore.Checkpoint(location).read_state()) == expected
+
+
+def test_partitions() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint")
+    whole = checkpoint.read_state()
+    parts = [checkpoint.read_state(partitions=[i]) for i in range(checkpoint.operator(0).store().num_partitions)]
+    assert counted(pa.concat_tables(parts)) == counted(whole)
+    assert {i for i, part in enumerate(parts) if set(part["partition_id"].to_pylist()) <= {i}} == set(range(len(parts)))
+    assert checkpoint.read_state(partitions=[]).num_rows == 0
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no partition 7"):
+        checkpoint.read_state(partitions=[7])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_give_the_same_rows(threads: int) -> None:
+    path = SPARK / "snapshots/checkpoint"
+    expected = counted(hdfsstore.Checkpoint(path, num_threads=1).read_state())
+    checkpoint = hdfsstore.Checkpoint(path, num_threads=threads)
+    assert counted(checkpoint.read_state()) == expected
+    assert counted(checkpoint.open_state().read_all()) == expected
+
+
+def test_what_is_not_there() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint")
+    latest = checkpoint.latest_batch_id
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no operator 3"):
+        checkpoint.read_state(3)
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no store 'left'"):
+        checkpoint.read_state(0, "left")
+    with pytest.raises(hdfsstore.StateStoreError, match="no stream-stream join"):
+        checkpoint.read_state(join_side="left")
+    with pytest.raises(hdfsstore.StateStoreError, match="no side 'middle'"):
+        checkpoint.read_state(join_side="middle")
+    for batch_id in (latest + 1, -1):
+        with pytest.raises(hdfsstore.BatchNotAvailableError, match=f"newest committed batch is {latest}"):
+            checkpoint.read_state(batch_id=batch_id)
+    with pytest.raises(hdfsstore.StateStoreError, match="comes after"):
+        checkpoint.read_changes(2, 1)
+
+
+def test_an_unfinished_batch_is_not_read() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "unfinished_batch/checkpoint")
+    [unfinished] = [batch.batch_id for batch in checkpoint.batches if not batch.committed]
+    assert unfinished == checkpoint.latest_batch_id + 1
+    with pytest.raises(hdfsstore.BatchNotAvailableError, match=f"batch {unfinished} was begun and is not committed"):
+        checkpoint.read_state(batch_id=unfinished)
+    with pytest.raises(hdfsstore.BatchNotAvailableError, match="not committed"):
+        checkpoint.read_changes(0, unfinished)
+
+
+def test_a_batch_whose_logs_are_purged_and_whose_state_is_there(copy: Callable[[str], Path]) -> None:
+    path = copy("snapshots")
+    expected = counted(hdfsstore.Checkpoint(path).read_state(batch_id=1))
+    for log in ("offsets", "commits"):
+        for batch in range(5):
+            (path / log / str(batch)).unlink()
+    checkpoint = hdfsstore.Checkpoint(path)
+    assert min(batch.batch_id for batch in checkpoint.batches) == 5
+    assert counted(checkpoint.read_state(batch_id=1)) == expected
+
+
+def test_a_batch_that_retention_has_passed() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "snapshots_purged/checkpoint")
+    with pytest.raises(hdfsstore.BatchNotAvailableError, match="retention has removed"):
+        checkpoint.read_state(batch_id=0)
+
+
+def test_a_moved_checkpoint_that_may_only_be_read(copy: Callable[[str], Path]) -> None:
+    path = copy("join_inner")
+    expected = counted(hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint").read_state(join_side="left"))
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    for file in (path, *path.rglob("*")):
+        file.chmod(stat.S_IRUSR | (stat.S_IXUSR if file.is_dir() else 0))
+    try:
+        checkpoint = hdfsstore.Checkpoint(path)
+        assert counted(checkpoint.read_state(join_side="left")) == expected
+        assert counted(checkpoint.open_state(join_side="left").read_all()) == expected
+        checkpoint.read_changes(0, checkpoint.latest_batch_id, store_name="left-keyToNumValues")
+        assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+    finally:
+        for file in (path, *path.rglob("*")):
+            file.chmod(stat.S_IRWXU)
+
+
+def test_schemas_of_the_users(copy: Callable[[str], Path]) -> None:
+    path = copy("aggregation")
+    declared = hdfsstore.Checkpoint(path)
+    expected = declared.read_state()
+    key_schema, value_schema = (getattr(declared.operator(0).store(), f"{part}_schema") for part in ("key", "value"))
+    shutil.rmtree(path / "state/0/0/_metadata")
+    checkpoint = hdfsstore.Checkpoint(path)
+    assert checkpoint.operator(0).store().key_schema is None
+    with pytest.raises(
+        hdfsstore.SchemaMismatchError, match=r"no schema file; keys: \d+ rows of .* bytes.*key_schema="
+    ) as error:
+        checkpoint.read_state()
+    assert "value_schema=" in str(error.value)
+    with pytest.raises(hdfsstore.SchemaMismatchError, match="no schema file") as error:
+        checkpoint.read_state(key_schema=key_schema)
+    assert "key_schema=" not in str(error.value)
+    assert counted(checkpoint.read_state(key_schema=key_schema, value_schema=value_schema)) == counted(expected)
+    wrong = pa.schema([("a", pa.int64())])
+    with pytest.raises(
+        hdfsstore.SchemaMismatchError, match=r"value schema does not fit.*rows of \d+ to \d+ bytes: at most \d fields"
+    ):
+        checkpoint.read_state(key_schema=key_schema, value_schema=wrong)
+
+
+def test_a_type_that_is_not_known_spoils_its_store_alone(copy: Callable[[str], Path]) -> None:
+    path = copy("join_inner")
+    schema = path / "state/0/0/left-keyWithIndexToValue/_metadata/schema"
+    content = schema.read_bytes()
+    assert content.count(b'"long"') == 1
+    schema.with_name(".schema.crc").unlink()
+    schema.write_bytes(content.replace(b'"long"', b'"lang"'))
+    checkpoint = hdfsstore.Checkpoint(path)
+    with pytest.raises(hdfsstore.UnsupportedTypeError, match=r"'index'.*lang"):
+        checkpoint.read_state(0, "left-keyWithIndexToValue")
+    assert checkpoint.read_state(0, "left-keyToNumValues").num_rows > 0
+    assert checkpoint.read_state(join_side="right").num_rows > 0
+    assert [store.name for store in checkpoint.operator(0).stores if store.key_schema is not None][
+        1
+    ] == "left-keyWithIndexToValue"
+
+
+def test_rocksdb_is_said_so_and_its_logs_are_read() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "rocksdb_unique_ids/checkpoint")
+    assert checkpoint.batches[-1].state_unique_ids
+    assert checkpoint.operator(0).store().value_schema is not None
+    for read in (checkpoint.read_state, checkpoint.open_state, lambda: checkpoint.read_changes(0, 1)):
+        with pytest.raises(hdfsstore.UnsupportedProviderError, match="RocksDBStateStoreProvider"):
+            read()
+
+
+def test_a_partition_without_its_folder(copy: Callable[[str], Path]) -> None:
+    path = copy("aggregation")
+    shutil.rmtree(path / "state/0/1")
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no partition 1"):
+        hdfsstore.Checkpoint(path).read_state()
+
+
+@pytest.mark.parametrize("case", ["global_limit", "aggregation_complete"])
+def test_an_operator_without_keys_has_partition_0_alone(case: str) -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / case / "checkpoint")
+    assert any(store.partition_ids == [0] for operator in checkpoint.operators for store in operator.stores)
+    for operator in checkpoint.operators:
+        assert checkpoint.read_state(operator.operator_id).num_rows > 0
+
+
+def test_a_folder_without_any_file_is_read_as_empty_with_a_warning(
+    copy: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = copy("aggregation")
+    for file in (path / "state/0/1").glob("*.delta"):
+        file.unlink()
+    with caplog.at_level(logging.WARNING):
+        table = hdfsstore.Checkpoint(path).read_state()
+    assert set(table["partition_id"].to_pylist()) == {0}
+    assert "read as empty" in caplog.text
+
+
+def test_a_store_without_a_folder_does_not_exist(copy: Callable[[str], Path]) -> None:
+    path = copy("join_inner")
+    metadata = path / "state/0/_metadata/metadata"
+    metadata.with_name(".metadata.crc").unlink()
+    metadata.write_text(metadata.read_text().replace("left-keyToNumValues", "left-kayToNumValues"))
+    with pytest.raises(hdfsstore.StateStoreError, match="left-kayToNumValues"):
+        hdfsstore.Checkpoint(path).read_state(
+            0, "left-kayToNumValues", key_schema=pa.schema([]), value_schema=pa.schema([])
+        )
+
+
+def test_one_record_is_bounded() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint", max_record_bytes=8)
+    with pytest.raises(hdfsstore.CorruptFileError, match=r"more than the 8 allowed.*max_record_bytes"):
+        checkpoint.read_state()
