@@ -13,6 +13,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from .case import ALL, LAST, PROVIDER, ROCKSDB, SINCE_40, SINCE_41, Inputs, Query, case
 from .data import EVENTS, events
 
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
 
 
@@ -110,7 +111,7 @@ def join_left_outer(inputs: Inputs) -> Query:
     return joined(inputs, "leftOuter")
 
 
-@case("3.5", confs={"spark.sql.streaming.join.stateFormatVersion": "1"})
+@case("3.5", confs={JOIN_FORMAT: "1"})
 def join_format1(inputs: Inputs) -> Query:
     """Stream-stream inner join with join state format 1: values without the matched flag."""
     return joined(inputs, "inner")
@@ -286,6 +287,18 @@ def rocksdb_unique_ids(inputs: Inputs) -> Query:
 @case(*LAST, confs=IDS)
 def rocksdb_join_unique_ids(inputs: Inputs) -> Query:
     """Stream-stream join on RocksDB with checkpoint format version 2: several ids a partition in commits/."""
+    return joined(inputs, "inner")
+
+
+@case(*LAST, confs={PROVIDER: ROCKSDB, CHANGELOG: "true", JOIN_FORMAT: "3"})
+def rocksdb_join_format3(inputs: Inputs) -> Query:
+    """Stream-stream join with join state format 3: one store with a column family for each of the four."""
+    return joined(inputs, "inner")
+
+
+@case(*LAST, confs={PROVIDER: ROCKSDB, CHANGELOG: "true", JOIN_FORMAT: "4"})
+def rocksdb_join_format4(inputs: Inputs) -> Query:
+    """Stream-stream join with join state format 4: column families by key and timestamp."""
     return joined(inputs, "inner")
 
 

@@ -88,13 +88,20 @@ def state_variables(operator: Path) -> list[str]:
     return []
 
 
+def joins_in_one_store(operator: Path) -> bool:
+    """Whether it is a join of state format 3 or 4: column families of one store, which are read by side only."""
+    files = (operator / "_metadata" / "v2").glob("[0-9]*")
+    return any("symmetricHashJoin" in file.read_text(encoding="utf-8") for file in files)
+
+
 def reads(checkpoint: Path) -> Iterator[Read]:
     """Every operator, store and committed batch, both sides of joins, and all changes."""
     committed = committed_batches(checkpoint)
     operators = sorted((f for f in (checkpoint / "state").iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
     for operator in operators:
         names = stores(operator)
-        sides = ["left", "right"] if len(names) > 1 else []
+        sides = ["left", "right"] if len(names) > 1 or joins_in_one_store(operator) else []
+        names = [] if joins_in_one_store(operator) else names
         for variable in state_variables(operator) or [None]:
             for name in names:
                 for batch in committed:
@@ -116,7 +123,7 @@ def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path, dedupl
     try:
         frame = read.frame(spark, checkpoint)
         if deduplicates and frame.schema["value"].dataType.names not in DEDUPLICATION_VALUES:
-            entry["keys_only"] = True
+            entry |= {"keys_only": True, "value_schema": frame.schema["value"].dataType.jsonValue()}
         if "keys_only" in entry and read.change_feed:  # it does not validate
             frame = frame.drop("value")
         write_rows(entry, frame, truth / read.name)
