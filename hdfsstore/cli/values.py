@@ -1,16 +1,17 @@
 """Arrow values as text: one rule for each type, whatever the output.
 
-| type                         | text                                              | in JSON              |
-|------------------------------|---------------------------------------------------|----------------------|
-| boolean, integers, floats    | true, 42, 0.5                                     | bare                 |
-| NaN and the infinities       | NaN, Infinity, -Infinity                          | a string             |
-| decimal                      | all its digits: 12.340                            | a string (exact)     |
-| string                       | itself                                            | a string             |
-| binary                       | base64                                            | a string             |
-| date, time, timestamp        | ISO 8601: 2026-03-02T09:00:00.5Z, no Z without zone | a string           |
-| intervals                    | ISO 8601: P1Y2M, P3DT4H5M6.5S                     | a string             |
-| struct; map with string keys | JSON                                              | an object            |
-| array; any other map         | JSON                                              | an array; [key, value] pairs |
+| type                         | text                                      | in JSON                      |
+|------------------------------|-------------------------------------------|------------------------------|
+| boolean, integers, floats    | true, 42, 0.5                             | bare                         |
+| NaN and the infinities       | NaN, Infinity, -Infinity                  | a string                     |
+| decimal                      | all its digits: 12.340                    | a string, so that it is exact |
+| string                       | itself                                    | a string                     |
+| binary                       | base64                                    | a string                     |
+| date, time, timestamp        | ISO 8601: 2026-03-02T09:00:00.500Z; no Z  | a string                     |
+|                              | where there is no zone                    |                              |
+| intervals                    | ISO 8601: P1Y2M, P3DT4H5M6.500S           | a string                     |
+| struct; map with string keys | JSON                                      | an object                    |
+| array; any other map         | JSON                                      | an array; [key, value] pairs |
 """
 
 from __future__ import annotations
@@ -91,7 +92,11 @@ def _clock(ticks: int, ticks_per_second: int) -> str:
 
 
 def _fraction(fraction: int, ticks_per_second: int) -> str:
-    return f".{fraction + ticks_per_second}".replace(".1", ".", 1).rstrip("0") if fraction else ""
+    """Three, six or nine digits, so that most times stand below each other; none for a whole second."""
+    digits = str(fraction + ticks_per_second)[1:]
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return digits and f".{digits}"
 
 
 def _dates(array: pa.Array) -> list[str | None]:
