@@ -1,0 +1,111 @@
+"""`python -m demo`: a real Spark runs a streaming query, hdfsstore opens its checkpoint, and the rows are compared."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from demo import compare, spark
+from demo.events import Traffic, write_clicks
+from demo.terminal import Teller
+from hdfsstore import Checkpoint
+
+FOLDER = Path("build/demo")
+LOG = FOLDER / "spark.log"
+CHECKPOINT = FOLDER / "checkpoint"
+BUSIEST = (
+    "select key.user, value.count as clicks, round(value.sum / 60) as minutes, value.max as longest_look "
+    "from state order by clicks desc limit 5"
+)
+
+
+def main() -> int:
+    """Returns the exit code: 0 when every row is what Spark says."""
+    began = time.perf_counter()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    tell = Teller(Console(highlight=False))
+    traffic = Traffic()
+    with tell.step("A web shop after its newsletter: a few users are busy, most are not, some clicks come late."):
+        clicks = write_clicks(FOLDER / "clicks", traffic)
+        tell.say(f"{clicks:,} clicks by up to {traffic.users:,} users in {traffic.files} files, each to be a batch")
+
+    started = time.perf_counter()
+    with tell.step("Spark starts, a real one (PySpark, two threads)."):
+        session = spark.start(FOLDER, LOG)
+        tell.say(f"Spark {session.version}; what it logs goes to {LOG}")
+    spark_start = time.perf_counter() - started
+    try:
+        _run_query(tell, session)
+        _open_checkpoint(tell)
+        equal = _compare_rows(tell, session)
+        with tell.step("And the time? The last batch's state, read into Arrow by both in this run:"):
+            tell.console.print(compare.time_table(session, CHECKPOINT, spark_start))
+    finally:
+        session.stop()
+    tell.console.print(f"[dim]All in {time.perf_counter() - began:.0f} s. The checkpoint stays in {CHECKPOINT}.[/]")
+    return 0 if equal else 1
+
+
+def _run_query(tell: Teller, session: SparkSession) -> None:
+    with tell.step("A streaming query keeps running totals: of each user the clicks, the seconds, the longest look."):
+        query = spark.start_query(spark.totals_by_user(session, FOLDER / "clicks"), CHECKPOINT)
+        for progress in spark.batches_of(query):
+            state = progress.stateOperators[0]
+            tell.say(
+                f"batch {progress.batchId}: {progress.numInputRows:,} clicks, {state.numRowsTotal:6,} users in the "
+                f"state, {progress.batchDuration / 1000:.1f} s"
+            )
+
+
+def _open_checkpoint(tell: Teller) -> None:
+    """The commands that a person would type, without Spark."""
+    path = str(CHECKPOINT)
+    last = Checkpoint(path).latest_batch_id
+    user = _busiest_user()
+    with tell.step("The query has stopped. What is in its checkpoint?"):
+        tell.command("inspect", path)
+    with tell.step("Who are the busiest users in the state, in SQL?"):
+        tell.command("sql", path, BUSIEST)
+    with tell.step("Who looked at one page for more than twenty minutes?"):
+        tell.command("read", path, "--where", "value.max > 1200", "--limit", "5")
+    with tell.step(f"What did the state hold of the busiest user, {user}, after each batch?"):
+        tell.command("history", path, "--key", f'{{"user": {user}}}')
+    with tell.step("What have the last two batches changed?"):
+        tell.command("diff", path, "--from", str(last - 2), "--to", str(last), "--limit", "3")
+
+
+def _busiest_user() -> int:
+    """Who has most clicks."""
+    state = Checkpoint(CHECKPOINT).read_state().flatten()
+    return int(state.sort_by([("value.count", "descending")])["key.user"][0].as_py())
+
+
+def _compare_rows(tell: Teller, session: SparkSession) -> bool:
+    equal = True
+    with tell.step("Is it right? Every row after every batch, against Spark's own `statestore` source:"):
+        checkpoint = Checkpoint(CHECKPOINT)
+        rows = 0
+        for batch in checkpoint.batches:
+            ours = checkpoint.read_state(batch_id=batch.batch_id)
+            difference = compare.rows_differ(ours, spark.read_state(session, CHECKPOINT, batch.batch_id))
+            if difference is not None:
+                equal = False
+                tell.say(f"batch {batch.batch_id} DIFFERS: {difference}")
+            rows += len(ours)
+        if equal:
+            tell.say(f"{rows:,} rows after {len(checkpoint.batches)} batches, all equal to Spark's")
+    return equal
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Exception:
+        print(f"The demo failed; what Spark logged is in {LOG}", file=sys.stderr)
+        raise
