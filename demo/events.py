@@ -34,9 +34,9 @@ SPARK_SCHEMA = "user long, page string, referrer string, seconds long, event_tim
 class Traffic:
     """How much is clicked: `files` files, each of `minutes` minutes, with `visits` visits by some of `users` users."""
 
-    files: int = 8
-    minutes: int = 15
-    visits: int = 12_000
+    files: int = 6
+    minutes: int = 20
+    visits: int = 15_000
     users: int = 200_000
     seed: int = 42
 
