@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from .case import ALL, LAST, PROVIDER, ROCKSDB, SINCE_40, SINCE_41, Inputs, Query, case
+from .case import ALL, LAST, PROVIDER, ROCKSDB, SINCE_40, Inputs, Query, case
 from .data import EVENTS, events
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -196,7 +196,7 @@ def codec_lzf(inputs: Inputs) -> Query:
 ROW_CHECKSUM = {"spark.sql.streaming.stateStore.rowChecksum.enabled": "true"}
 
 
-@case(*SINCE_41, confs=ROW_CHECKSUM)
+@case(*LAST, confs=ROW_CHECKSUM)
 def row_checksum(inputs: Inputs) -> Query:
     """Row checksums, with tombstones of evicted windows."""
     return window_aggregation(inputs)
