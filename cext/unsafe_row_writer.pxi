@@ -15,8 +15,8 @@ def row_sizes(int64_t count, int64_t first, validity, bytes kinds, bytes digits,
 
     `columns` has (first, validity or None, values or None, sizes or None) for each field, as for `write_fields`.
 
-    Errors:
-    OverflowError where a row is longer than an int32 tells.
+    Raises:
+        OverflowError: a row is longer than an int32 tells.
     """
     cdef int64_t r, size, field, fields = len(kinds), fixed = bitset_bytes(fields) + 8 * fields
     cdef const uint8_t* bits = address(validity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -71,8 +72,16 @@ def _read_map(
     offsets, keys = _read_elements(node.children[0], data, key_spans)
     value_offsets, values = _read_elements(node.children[1], data, value_spans)
     if not offsets.equals(value_offsets) or keys.null_count:
+        starts, value_starts = memoryview(offsets).cast("i"), memoryview(value_offsets).cast("i")
+        bad = next(
+            i
+            for i, (start, end) in enumerate(itertools.pairwise(starts))
+            if end != value_starts[i + 1] or keys[start:end].null_count
+        )
         raise SchemaMismatchError(
-            f"field {node.path!r} does not fit the schema: a map has null keys, or not as many keys as values"
+            f"field {node.path!r} does not fit the schema: a map has null keys, or not as many keys as values",
+            offset=memoryview(spans).cast("i")[2 * bad],
+            remedy="Check the schema, or pass the one that the state was written with",
         )
     entry = pa.struct([node.arrow.key_field, node.arrow.item_field])
     entries = pa.Array.from_buffers(entry, len(keys), [None], 0, children=[keys, values])

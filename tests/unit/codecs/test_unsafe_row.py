@@ -356,5 +356,6 @@ BROKEN = {
 def test_broken_nested_values(case: str) -> None:
     type_, part, message = BROKEN[case]
     row = bytes(8) + struct.pack("<II", len(part), 16) + part
-    with pytest.raises(SchemaMismatchError, match=message):
+    with pytest.raises(SchemaMismatchError, match=message) as caught:
         decode(schema(type_), row)
+    assert caught.value.offset == 4 + 16  # of the nested value
