@@ -6,6 +6,7 @@ A file appears under its name when it is complete, or not at all.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from hdfsstore.cli.names import renamed, unique_names, with_names
 from hdfsstore.cli.values import is_number, json_texts, texts
 
 TABLE_ROWS = 20
+_TO_QUOTE = re.compile('[,"\r\n]')
 
 
 class Format(StrEnum):
@@ -196,7 +198,7 @@ def _csv_field(text: str | None) -> str:
     """RFC 4180; null is nothing, the empty string is two quotes."""
     if text is None:
         return ""
-    if text == "" or any(c in text for c in ',"\r\n'):
+    if text == "" or _TO_QUOTE.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
 
