@@ -70,8 +70,8 @@ def write_checkpoint(
         path.write_bytes(content)
 
 
-def spark_rows(spark: SparkSession, root: Path) -> pa.Table:
-    return spark.read.format("statestore").load(str(root)).toArrow()
+def spark_rows(spark: SparkSession, root: Path, **options: object) -> pa.Table:
+    return spark.read.format("statestore").options(**options).load(str(root)).toArrow()
 
 
 def distinct(type_: DataType) -> DataType:
@@ -119,6 +119,55 @@ def test_rows_of_any_type(spark: SparkSession, table: tuple[StructType, pa.Struc
         ours = hdfsstore.Checkpoint(root).read_state()
         assert ours.num_rows == 2 * len(ids[::2])
         assert counted(ours) == counted(spark_rows(spark, root))
+
+
+# A batch: what each id is set to, None = removed. Ids come again, within a batch too: the last one holds.
+BATCHES = st.lists(
+    st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 2**40)), max_size=12), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(BATCHES, st.data())
+def test_histories(spark: SparkSession, history: list[list[tuple[int, int | None]]], data: st.DataObject) -> None:
+    """State at any batch and the changes of all, with snapshots at random versions; Spark and a dict agree with us."""
+    value_type = StructType((StructField("n", LongType()),))
+    fields = [pa.field("n", pa.int64())]
+
+    def file_of(records: list[tuple[int, int | None]]) -> pa.Buffer:
+        numbers = pa.array([n for _, n in records], pa.int64())
+        rows = pa.StructArray.from_arrays([numbers], fields=fields, mask=numbers.is_null())
+        return state_file(value_type, [i for i, _ in records], rows, row_checksums=False)
+
+    model: dict[int, int] = {}
+    states = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        deltas = [
+            [file_of([r for r in batch if r[0] % PARTITIONS == p]) for p in range(PARTITIONS)] for batch in history
+        ]
+        write_checkpoint(root, value_type, deltas, "lz4", row_checksums=False)
+        for batch_id, batch in enumerate(history):
+            for i, n in batch:
+                if n is None:
+                    model.pop(i, None)
+                else:
+                    model[i] = n
+            states.append(dict(model))
+            for p in range(PARTITIONS):
+                if data.draw(st.booleans(), label=f"snapshot of batch {batch_id} in partition {p}"):
+                    snapshot = file_of([(i, n) for i, n in model.items() if i % PARTITIONS == p])
+                    (root / f"state/0/{p}/{batch_id + 1}.snapshot").write_bytes(compress("lz4", snapshot))
+        checkpoint = hdfsstore.Checkpoint(root)
+        for batch_id, expected in enumerate(states):
+            table = checkpoint.read_state(batch_id=batch_id)
+            ids, numbers = (table[part].combine_chunks().field(0).to_pylist() for part in ("key", "value"))
+            assert dict(zip(ids, numbers, strict=True)) == expected
+            assert len(ids) == len(expected)
+        asked = data.draw(st.integers(0, len(history) - 1), label="batch that Spark reads")
+        assert counted(checkpoint.read_state(batch_id=asked)) == counted(spark_rows(spark, root, batchId=asked))
+        feed = spark_rows(spark, root, readChangeFeed=True, changeStartBatchId=0, changeEndBatchId=len(history) - 1)
+        assert counted(checkpoint.read_changes(0, len(history) - 1)) == counted(feed)
 
 
 @pytest.mark.parametrize("row_checksums", [False, True])
