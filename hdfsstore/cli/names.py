@@ -19,7 +19,8 @@ def unique_names(schema: pa.Schema) -> pa.Schema:
 
 def renamed(before: pa.Schema, after: pa.Schema) -> list[str]:
     """The full names in `after` that `unique_names` made up."""
-    return [new for (old, _), (new, _) in zip(_walk(list(before)), _walk(list(after)), strict=True) if old != new]
+    pairs = zip(_walk(list(before)), _walk(list(after)), strict=True)
+    return [path for (_, old), (path, new) in pairs if old.name != new.name]
 
 
 def with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hdfsstore.cli.names import renamed, unique_names, with_names
+from hdfsstore.cli.parquet import storable, store
 from hdfsstore.cli.values import is_number, json_texts, texts
 
 TABLE_ROWS = 20
@@ -210,30 +211,11 @@ def _write_json(_: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]
 
 
 def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
-    """Parquet knows no struct without fields and no calendar interval: nulls, and ISO 8601 text, take their place."""
-    storable = pa.schema([_storable(field) for field in schema])
-    with pq.ParquetWriter(file, storable) as writer:
+    stored = pa.schema([storable(field) for field in schema])
+    with pq.ParquetWriter(file, stored) as writer:
         for batch in batches:
-            columns = [_store(column, field.type) for column, field in zip(batch.columns, storable, strict=True)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=storable))
-
-
-def _storable(field: pa.Field) -> pa.Field:
-    kind = field.type
-    if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_storable(child) for child in kind]) if kind.num_fields else pa.null())
-    return field.with_type(pa.string()) if kind == pa.month_day_nano_interval() else field
-
-
-def _store(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type == kind:
-        return column
-    if pa.types.is_null(kind):
-        return pa.nulls(len(column))
-    if pa.types.is_struct(kind):
-        children = [_store(column.field(i), kind.field(i).type) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
-    return pa.array(texts(column), kind)
+            columns = [store(column, field.type) for column, field in zip(batch.columns, stored, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=stored))
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:

@@ -61,6 +61,19 @@ def test_parquet_holds_what_it_can(tmp_path: Path) -> None:
     ]
 
 
+def test_parquet_holds_intervals_and_empty_structs_on_any_level(tmp_path: Path) -> None:
+    span = pa.month_day_nano_interval()
+    lists = pa.array([[None], [(1, 0, 0)], None, [], [None, (0, 1, 0)]], pa.list_(span))
+    maps = pa.array([[], [("a", [(1, 0, 0)])], None, [("b", None)], [("c", [])]], pa.map_(pa.string(), pa.list_(span)))
+    empty = pa.array([[{}], [], None, [None], [{}, {}]], pa.list_(pa.struct([])))
+    rows = pa.record_batch({"lists": lists, "maps": maps, "empty": empty}).slice(1)
+    written(Format.PARQUET, tmp_path / "rows.parquet", rows)
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table["lists"].to_pylist() == [["P1M"], None, [], [None, "P1D"]]
+    assert table["maps"].to_pylist() == [[("a", ["P1M"])], None, [("b", None)], [("c", [])]]
+    assert table["empty"].to_pylist() == [[], None, [None], [None, None]]
+
+
 def test_arrow_file_is_equal_to_what_was_written(tmp_path: Path) -> None:
     written(Format.ARROW, tmp_path / "rows.arrow")
     assert pa.ipc.open_file(tmp_path / "rows.arrow").read_all() == pa.table(ROWS)
@@ -128,7 +141,14 @@ def test_fields_of_one_name_are_numbered(tmp_path: Path, capsys: pytest.CaptureF
         "value": {"sum": 4, "sum_2": {"a": 2, "a_2": 1.5}, "sum_3": "y"},
         "lists": [{"a": 2, "a_2": 1.5}],
     }
-    assert "numbered: value.sum_2.a_2, value.sum_3" in capsys.readouterr().err
+    assert "numbered: value.sum_2.a_2, value.sum_3\n" in capsys.readouterr().err
+
+
+def test_only_what_got_a_number_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inner = pa.array([{"a": 1}])
+    rows = pa.record_batch({"value": pa.StructArray.from_arrays([inner, inner], names=["x", "x"])})
+    write_rows(*numbered(rows.schema, [rows]), Format.JSON, tmp_path / "rows.json")
+    assert "numbered: value.x_2\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
