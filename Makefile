@@ -4,7 +4,7 @@ BIN := .venv/bin
 CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-asan fuzz bench lint clean
+.PHONY: help setup demo test test-asan test-wheels fuzz bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -23,6 +23,9 @@ test: setup  ## all tests, those with a live Spark too
 
 test-asan: setup  ## the codec tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	sh tools/test-asan.sh
+
+test-wheels: setup  ## sdist, a wheel for each Python of this machine, each used from an empty folder
+	sh tools/test-wheels.sh
 
 fuzz: setup  ## damage checkpoint files and codec input for FUZZ_SECONDS (60)
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60)
