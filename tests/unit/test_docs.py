@@ -1,0 +1,68 @@
+"""The documentation: links lead somewhere, the names it gives are there, and the examples run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hdfsstore
+from tests.truth import DATA
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
+EXAMPLES = [code for kind, code in FENCED.findall((ROOT / "docs/reading.md").read_text("utf-8")) if kind == "python"]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which a link finds the page's headings, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
+    for link in LINK.findall(FENCED.sub("", page.read_text("utf-8"))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_and_files_that_are_named_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    for name in re.findall(r"`(?:[\w/.]+::)*(test_\w+)`", text):
+        assert f"def {name}(" in tests, name
+    for path in re.findall(r"`((?:hdfsstore|cext|tests|tools|bench)/[\w./-]*)`", text):
+        assert (ROOT / path).exists(), path
+    for case in re.findall(r"\b(\d\.\d\.\d/\w+)", text):
+        assert (DATA / f"spark-{case}" / "checkpoint").is_dir(), case
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_examples_run(code: str) -> None:
+    case = "join_inner" if "join_side" in code else "offset_log_v2"
+    path = DATA / "spark-4.3.0" / case / "checkpoint"
+    names = {"hdfsstore": hdfsstore, "cp": hdfsstore.Checkpoint(path)}
+    exec(code.replace("file:///data/cp", path.as_uri()), names)  # what stands in reading.md, on a real checkpoint
+    for name in names.keys() & {"table", "waiting", "changes"}:
+        assert isinstance(names[name], pa.Table)
+        assert names[name].num_rows > 0
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 7
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    assert set((ROOT / "docs").rglob("*.md")) - {index} <= linked
