@@ -8,7 +8,8 @@ import pytest
 
 import hdfsstore
 from hdfsstore.codecs.arrow_types import to_arrow_schema
-from hdfsstore.codecs.types import parse_type
+from hdfsstore.codecs.murmur3 import hash_rows
+from hdfsstore.codecs.types import StructType, parse_type
 from tests.rows import counted
 from tests.truth import DATA, Read, reads
 
@@ -41,6 +42,14 @@ def test_rows_are_sparks(read: Read) -> None:
         table = with_int_timeout(table)
     assert [unnamed(field.type) for field in table.schema] == [unnamed(field.type) for field in expected.schema]
     assert counted(table) == counted(expected)
+
+
+@pytest.mark.parametrize("read", [read for read in reads() if read.facts["file"]], ids=str)
+def test_key_hashes_are_sparks(read: Read) -> None:
+    key_type = parse_type(read.facts["key_schema"])
+    assert isinstance(key_type, StructType)
+    ours = hash_rows(read.rows["key"].combine_chunks(), key_type)
+    assert ours.to_pylist() == read.rows["key_hash"].to_pylist()
 
 
 def test_a_timeout_declared_an_int_is_the_long_that_is_kept() -> None:
