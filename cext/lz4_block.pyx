@@ -28,7 +28,7 @@ cdef enum:
     LZ4 = 0x20
     SEED = 0x9747B28C
     CHECK_MASK = 0x0FFFFFFF
-    INPUT_SIZE = 256 * 1024
+    INPUT_SIZE = 512 * 1024
     BLOCK_SIZE = 32 * 1024
     BLOCK_SIZE_NIBBLE = 15 - 10
 

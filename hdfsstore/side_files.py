@@ -17,13 +17,15 @@ where value is the CRC-32C of the whole file as a signed int32.
 from __future__ import annotations
 
 import json
-import warnings
+import logging
 import zlib
 from typing import Protocol
 
 from hdfsstore._cext.crc32 import first_bad_chunk
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import CorruptFileError
+
+log = logging.getLogger(__name__)
 
 REMEDY = "The file or its side file was damaged or changed after it was written: restore both from a copy"
 MAGIC = b"crc\0"
@@ -49,7 +51,7 @@ def spark_name(name: str) -> str:
 def hadoop_check(path: str, side_path: str, side: bytes) -> Check | None:
     """The check of a `.name.crc`. As Hadoop does, one that is no side file is ignored with a warning."""
     if len(side) < 8 or not side.startswith(MAGIC):
-        warnings.warn(f"{side_path}: not a checksum file; {path} is read unchecked", RuntimeWarning, stacklevel=2)
+        log.warning(f"{side_path}: not a checksum file; {path} is read unchecked")
         return None
     chunk = int.from_bytes(side[4:8], "big", signed=True)
     if chunk <= 0:
@@ -67,7 +69,7 @@ def spark_check(path: str, side_path: str, side: bytes) -> Check | None:
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFileError(f"not a checksum file of Spark: {error!r}", side_path, remedy=REMEDY) from error
     if algorithm != "CRC32C":
-        warnings.warn(f"{side_path}: unknown algorithm; {path} is read unchecked", RuntimeWarning, stacklevel=2)
+        log.warning(f"{side_path}: unknown algorithm; {path} is read unchecked")
         return None
     if type(value) is not int or type(size) is not int:
         raise CorruptFileError("value and mainFileSize must be integers", side_path, remedy=REMEDY)

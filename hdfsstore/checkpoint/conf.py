@@ -15,19 +15,10 @@ ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-# CompressionCodec.scala: a short name in any case, or the codec's class.
-_CODEC_CLASSES = {
-    "org.apache.spark.io.lz4compressioncodec": "lz4",
-    "org.apache.spark.io.lzfcompressioncodec": "lzf",
-    "org.apache.spark.io.snappycompressioncodec": "snappy",
-    "org.apache.spark.io.zstdcompressioncodec": "zstd",
-}
-
 
 def compression_codec(conf: Mapping[str, str]) -> str:
-    """Spark's short name of the codec that state files are compressed with; what is none of Spark's as it is."""
-    name = conf.get(COMPRESSION_CODEC, "lz4")
-    return _CODEC_CLASSES.get(name.lower(), name.lower())
+    """The codec that state files are compressed with, by its short name or its class."""
+    return conf.get(COMPRESSION_CODEC, "lz4")
 
 
 def row_checksum(conf: Mapping[str, str]) -> bool:

@@ -14,7 +14,9 @@ from hdfsstore.errors import SchemaMismatchError
 log = logging.getLogger(__name__)
 
 GROUP_STATE_FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
+# None: nothing tells, before Spark 4.0.
 GROUP_STATE_OPERATORS = (None, "flatMapGroupsWithState", "applyInPandasWithState")
+DEDUPLICATE_OPERATORS = (None, "dedupe")
 SINGLE_NULL_ROW = bytes([1]) + bytes(15)
 SINGLE_NULL_TYPE = StructType((StructField("__dummy__", NullType()),))
 
@@ -26,8 +28,8 @@ def kept_value_type(
 
     - (flat)MapGroupsWithState, state format 1: `timeoutTimestamp` is declared an int; a long is kept
       (FlatMapGroupsWithStateExecHelper.scala). Spark's own source refuses the rows or cuts the number off.
-    - dropDuplicates of Spark 3.2 and 3.3: the input row is declared; a single null is kept. Spark since 3.4 declares
-      the null. Later Sparks refuse to read the state.
+    - dropDuplicates of Spark 3.2.0, 3.2.1 and 3.3.0: the input row is declared; a single null is kept, which later
+      releases declare. The schema file stays when a later Spark goes on, and Spark 4 refuses to read the rows.
 
     Args:
         first: gives some records of the store.
@@ -40,8 +42,7 @@ def kept_value_type(
         and (last.name, last.type) == ("timeoutTimestamp", IntegerType())
     ):
         return StructType((*declared.fields[:-1], StructField(last.name, LongType(), last.nullable, last.metadata)))
-    # Spark 4 declares what it keeps, and wrote operator metadata from its start.
-    if operator.name is None and _keeps_single_null(declared, first()):
+    if operator.name in DEDUPLICATE_OPERATORS and _keeps_single_null(declared, first()):
         log.info("%s declares an input row where a single null is kept; it is read as such", store.schema_path)
         return SINGLE_NULL_TYPE
     return declared

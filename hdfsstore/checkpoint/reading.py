@@ -46,6 +46,7 @@ class RowConverter:
     """Turns windows of records into record batches of (key, value, partition_id)."""
 
     def __init__(self, key_type: StructType, value_type: StructType) -> None:
+        self.key_type = key_type
         self.value_type = value_type
         self.keys = RowCodec(key_type)
         self.values = RowCodec(value_type)

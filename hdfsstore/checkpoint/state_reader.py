@@ -92,7 +92,7 @@ class StateReader:
 
     def _choose(self, store: Store, wanted: Sequence[int] | None) -> list[StorePartition]:
         found, declared = set(store.partition_ids), set(range(store.num_partitions))
-        expected = {0} if _is_keyless(store.key_type) else declared
+        expected = {0} if _is_keyless(self._rows.key_type) else declared
         for partition_id in sorted(expected - found if wanted is None else set(wanted) - found - declared):
             raise CheckpointNotFoundError(
                 f"operator {self._operator.operator_id} has no partition {partition_id}",
@@ -145,9 +145,9 @@ class StateReader:
         )
 
 
-def _is_keyless(key_type: StructType | None) -> bool:
+def _is_keyless(key_type: StructType) -> bool:
     """Whether an operator (a global limit or aggregation) runs in partition 0 alone, whatever its metadata declares."""
-    return key_type is not None and all(isinstance(field.type, NullType) for field in key_type.fields)
+    return all(isinstance(field.type, NullType) for field in key_type.fields)
 
 
 def _kept(window: Window) -> Window:

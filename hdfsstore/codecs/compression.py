@@ -39,6 +39,8 @@ class ZstdReader:
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fills as much of the buffer as there is; 0 only at the end of the stream."""
+        if memoryview(buffer).readonly:  # pyarrow before 19 would write through a null pointer
+            raise BufferError("the buffer is read-only")
         try:
             filled: int = self._stream.readinto(buffer)
         except OSError as error:
@@ -97,9 +99,8 @@ _CODECS = {
 }
 CODECS = tuple(_CODECS)
 
-# Spark takes the class of a codec in the place of its short name.
-_CLASSES = {f"org.apache.spark.io.{prefix}CompressionCodec": prefix.lower() for prefix in ("LZ4", "LZF", "Snappy")}
-_CLASSES["org.apache.spark.io.ZStdCompressionCodec"] = "zstd"
+# Spark takes the class of a codec in the place of its short name, either in any case (CompressionCodec.scala).
+_CLASSES = {f"org.apache.spark.io.{name}compressioncodec": name for name in _CODECS}
 
 
 def open_reader(codec: str, raw: Raw, *, path: str) -> Reader:
@@ -145,7 +146,7 @@ def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: i
 
 def _codec(name: str) -> _Codec:
     try:
-        return _CODECS[_CLASSES.get(name, name.lower())]
+        return _CODECS[_CLASSES.get(name.lower(), name.lower())]
     except KeyError:
         raise StateStoreError(
             f"there is no compression codec {name!r}", remedy=f"Spark's are {', '.join(CODECS)}"

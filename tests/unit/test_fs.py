@@ -139,10 +139,12 @@ def test_finish_checks_what_was_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [b"", b"crc", b"crc\0\0\0", b"xrc\0\0\0\2\0"])
-def test_no_side_file_of_hadoop_is_ignored_with_a_warning_as_hadoop_does(tmp_path: Path, side: bytes) -> None:
+def test_no_side_file_of_hadoop_is_ignored_with_a_warning_as_hadoop_does(
+    tmp_path: Path, side: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     path = write(tmp_path, CONTENT, side)
-    with pytest.warns(RuntimeWarning, match=r"\.f\.crc"):
-        assert read_file(LOCAL, path) == CONTENT
+    assert read_file(LOCAL, path) == CONTENT
+    assert ".f.crc: not a checksum file" in caplog.text
 
 
 @pytest.mark.parametrize("chunk", [b"\0\0\0\0", b"\xff\xff\xff\xff"])
@@ -174,10 +176,10 @@ def test_damaged_checksum_of_spark(tmp_path: Path, side: bytes) -> None:
     assert caught.value.path == str(tmp_path / "f.crc")
 
 
-def test_unknown_algorithm_is_ignored_with_a_warning(tmp_path: Path) -> None:
+def test_unknown_algorithm_is_ignored_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path, CONTENT, None, spark_side(CONTENT, algorithm="XXH3", value=1))
-    with pytest.warns(RuntimeWarning, match="algorithm"):
-        assert read_file(LOCAL, path) == CONTENT
+    assert read_file(LOCAL, path) == CONTENT
+    assert "f.crc: unknown algorithm" in caplog.text
 
 
 def test_siblings_tell_which_side_files_exist(tmp_path: Path) -> None:

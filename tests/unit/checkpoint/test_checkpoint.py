@@ -112,14 +112,6 @@ class TestBatches:
         assert Checkpoint(tmp_path).batch(0).state_unique_ids == {1: [["a"], ["b"]]}
 
 
-@pytest.mark.parametrize(
-    ("codec", "name"),
-    [("lz4", "lz4"), ("ZSTD", "zstd"), ("org.apache.spark.io.SnappyCompressionCodec", "snappy"), ("x.Y", "x.y")],
-)
-def test_codec_names(codec: str, name: str) -> None:
-    assert compression_codec({"spark.sql.streaming.stateStore.compression.codec": codec}) == name
-
-
 class TestLocation:
     def test_every_kind(self, tmp_path: Path) -> None:
         root = checkpoint(tmp_path / "c p")

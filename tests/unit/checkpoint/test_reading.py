@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -237,3 +238,27 @@ def test_one_record_is_bounded() -> None:
     checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint", max_record_bytes=8)
     with pytest.raises(hdfsstore.CorruptFileError, match=r"more than the 8 allowed.*max_record_bytes"):
         checkpoint.read_state()
+
+
+def test_deduplicated_rows_of_spark_3_2_after_an_upgrade(tmp_path: Path) -> None:
+    """Spark 4 writes operator metadata when it goes on with a query, and keeps the schema file."""
+    source = DATA / "spark-3.2.1/drop_duplicates/checkpoint"
+    path = Path(shutil.copytree(source, tmp_path / "cp"))
+    expected = hdfsstore.Checkpoint(source).read_state()
+    metadata = path / "state/0/_metadata/metadata"
+    metadata.parent.mkdir()
+    stores = [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}]
+    operator = {"operatorInfo": {"operatorId": 0, "operatorName": "dedupe"}, "stateStoreInfo": stores}
+    metadata.write_text(f"v1\n{json.dumps(operator)}")
+    table = hdfsstore.Checkpoint(path).read_state()
+    assert table.schema == expected.schema
+    assert counted(table) == counted(expected)
+
+
+def test_the_schema_of_the_user_tells_that_there_are_no_keys(copy: Callable[[str], Path]) -> None:
+    path = copy("global_limit")
+    store = next(op for op in hdfsstore.Checkpoint(path).operators if op.name == "globalLimit").store()
+    schemas = {"key_schema": store.key_schema, "value_schema": store.value_schema}
+    expected = hdfsstore.Checkpoint(path).read_state(store.operator_id)
+    shutil.rmtree(path / f"state/{store.operator_id}/0/_metadata")
+    assert counted(hdfsstore.Checkpoint(path).read_state(store.operator_id, **schemas)) == counted(expected)
