@@ -251,7 +251,7 @@ DOES_NOT_FIT = {
     "map": (t.MapType(t.LongType(), t.LongType()), pa.array([[1]]), "'f0' has the Arrow type list"),
     "other fields": (
         schema(t.LongType(), t.LongType()),
-        pa.array([{"f1": 1, "f0": 1}]),
+        pa.array([(1, 1)], pa.struct([("f1", pa.int64()), ("f0", pa.int64())])),
         "'f0' has the Arrow type struct",
     ),
 }
