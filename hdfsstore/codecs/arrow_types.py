@@ -103,6 +103,8 @@ def _arrow_field(
         tags[TYPE_KEY] = t.to_json(type_).encode()
     if metadata:
         tags[METADATA_KEY] = json.dumps(metadata, separators=(",", ":"), ensure_ascii=False).encode()
+    if isinstance(type_, t.NullType):  # a void that is not null, in map() and array(), only with_type lets through
+        return pa.field(name, pa.bool_(), nullable, metadata=tags or None).with_type(arrow)
     return pa.field(name, arrow, nullable, metadata=tags or None)
 
 

@@ -180,3 +180,23 @@ def test_a_schema_may_be_nested_a_hundred_levels_deep() -> None:
     assert codec.encode(decoded).to_pylist() == [row]
     with pytest.raises(SchemaMismatchError, match="levels deep"):
         t.parse_type(nested(100))
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        t.MapType(t.NullType(), t.NullType(), False),
+        t.ArrayType(t.NullType(), False),
+        t.StructType((t.StructField("f", t.NullType(), False),)),
+    ],
+    ids=repr,
+)
+def test_a_void_that_is_not_null_as_spark_has_it_in_empty_maps_and_arrays(type_: t.DataType) -> None:
+    struct_type = t.StructType((t.StructField("f", type_),))
+    assert from_arrow_schema(to_arrow_schema(struct_type)) == struct_type
+    codec = RowCodec(struct_type)
+    empty = [] if not isinstance(type_, t.StructType) else {"f": None}
+    rows = pa.array([{"f": empty}, {"f": None}], codec.arrow_type)
+    encoded = codec.encode(rows)
+    spans = array.array("i", [0, len(encoded[0].as_py()), len(encoded[0].as_py()), len(encoded[1].as_py())])
+    assert codec.decode(encoded.buffers()[2], pa.py_buffer(spans)).equals(rows)
