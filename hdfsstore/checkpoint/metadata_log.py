@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _READERS = 8
+
+_Key: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +36,28 @@ class MetadataLog(Generic[T]):
         self._folder = folder
         self._read = read
         # By name, size and time: a batch that ran again has another file of the same name.
-        self._entries: dict[tuple[str, int, int], T] = {}
+        self._entries: dict[_Key, T] = {}
 
     def list(self) -> Listing:
         infos = list_folder(self._fs, self._folder)
         files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
+        # A query that runs for months purges its logs: what is gone from them is not held here either.
+        present = {_key(info) for info in files.values()}
+        for key in tuple(self._entries):
+            if key not in present:
+                self._entries.pop(key, None)
         return Listing(dict(sorted(files.items())), frozenset(info.base_name for info in infos))
 
     def read(self, listing: Listing, batch_id: int) -> T | None:
         """One batch's entry; None where its file is gone by now (Spark purges old ones)."""
         info = listing.files[batch_id]
-        key = (info.base_name, info.size or 0, info.mtime_ns or 0)
-        if key not in self._entries:
+        entry = self._entries.get(_key(info))
+        if entry is None:
             try:
-                self._entries[key] = self._read(self._fs, info.path, listing.names)
+                entry = self._entries[_key(info)] = self._read(self._fs, info.path, listing.names)
             except FileNotFoundError:
                 return None
-        return self._entries[key]
+        return entry
 
     def read_all(self, listing: Listing, batch_ids: Iterable[int]) -> dict[int, T]:
         """The entries of those batches that are still there."""
@@ -58,3 +65,7 @@ class MetadataLog(Generic[T]):
         with ThreadPoolExecutor(_READERS, thread_name_prefix="hdfsstore-log") as pool:
             entries = pool.map(lambda batch_id: self.read(listing, batch_id), wanted)
             return {batch_id: entry for batch_id, entry in zip(wanted, entries, strict=True) if entry is not None}
+
+
+def _key(info: FileInfo) -> _Key:
+    return info.base_name, info.size or 0, info.mtime_ns or 0

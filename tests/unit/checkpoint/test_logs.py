@@ -174,3 +174,13 @@ def test_a_file_that_vanishes_after_the_listing(tmp_path: Path) -> None:
     (tmp_path / "0").unlink()
     assert log.read(listing, 0) is None
     assert list(log.read_all(listing, listing.files)) == [1]
+
+
+def test_what_is_purged_from_a_log_is_not_held(tmp_path: Path) -> None:
+    log = MetadataLog(LOCAL, str(tmp_path), read_offset_log)
+    for batch_id in range(20):
+        put(tmp_path / str(batch_id), OFFSETS_V1)
+        (tmp_path / str(batch_id - 3)).unlink(missing_ok=True)
+        listing = log.list()
+        assert list(log.read_all(listing, listing.files)) == list(listing.files)
+        assert len(log._entries) == len(listing.files) <= 3
