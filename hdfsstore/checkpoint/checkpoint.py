@@ -71,11 +71,14 @@ class Checkpoint:
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
+        ValueError: num_threads is less than 1.
     """
 
     def __init__(
         self, location: Location, *, num_threads: int | None = None, max_record_bytes: int = MAX_RECORD_BYTES
     ) -> None:
+        if num_threads is not None and num_threads < 1:
+            raise ValueError(f"num_threads is {num_threads}; there is at least one thread")
         self._fs, self.path = resolve(location)
         self._threads = num_threads or os.cpu_count() or 1
         self._max_record_bytes = max_record_bytes

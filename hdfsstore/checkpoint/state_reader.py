@@ -91,9 +91,11 @@ class StateReader:
         return read_changes(self._partitions, self._rows, versions, threads)
 
     def _choose(self, store: Store, wanted: Sequence[int] | None) -> list[StorePartition]:
-        found, declared = set(store.partition_ids), set(range(store.num_partitions))
-        expected = {0} if _is_keyless(self._rows.key_type) else declared
-        for partition_id in sorted(expected - found if wanted is None else set(wanted) - found - declared):
+        found, declared = set(store.partition_ids), range(store.num_partitions)
+        expected = range(1) if _is_keyless(self._rows.key_type) else declared
+        needed = expected if wanted is None else [i for i in sorted(set(wanted)) if i in expected or i not in declared]
+        partition_id = next((i for i in needed if i not in found), None)
+        if partition_id is not None:
             raise CheckpointNotFoundError(
                 f"operator {self._operator.operator_id} has no partition {partition_id}",
                 store.partition_path(partition_id),

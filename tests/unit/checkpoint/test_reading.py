@@ -262,3 +262,34 @@ def test_the_schema_of_the_user_tells_that_there_are_no_keys(copy: Callable[[str
     expected = hdfsstore.Checkpoint(path).read_state(store.operator_id)
     shutil.rmtree(path / f"state/{store.operator_id}/0/_metadata")
     assert counted(hdfsstore.Checkpoint(path).read_state(store.operator_id, **schemas)) == counted(expected)
+
+
+def test_a_partition_without_its_folder_that_is_asked_for(copy: Callable[[str], Path]) -> None:
+    path = copy("aggregation")
+    shutil.rmtree(path / "state/0/1")
+    checkpoint = hdfsstore.Checkpoint(path)
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no partition 1"):
+        checkpoint.read_state(partitions=[1])
+    assert checkpoint.read_state(partitions=[0]).num_rows > 0
+
+
+def test_any_declared_partition_of_an_operator_without_keys_may_be_asked_for() -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "global_limit/checkpoint")
+    declared = checkpoint.operator(0).store().num_partitions
+    assert declared > 1
+    assert checkpoint.read_state(partitions=[declared - 1]).num_rows == 0
+
+
+def test_a_huge_declared_number_of_partitions(copy: Callable[[str], Path]) -> None:
+    path = copy("aggregation")
+    metadata = path / "state/0/_metadata/metadata"
+    metadata.with_name(".metadata.crc").unlink()
+    metadata.write_text(metadata.read_text().replace('"numPartitions":2', '"numPartitions":1000000000000'))
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no partition 2"):
+        hdfsstore.Checkpoint(path).read_state()
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_there_is_at_least_one_thread(threads: int) -> None:
+    with pytest.raises(ValueError, match="at least one thread"):
+        hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint", num_threads=threads)
