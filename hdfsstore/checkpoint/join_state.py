@@ -18,7 +18,7 @@ from hdfsstore.checkpoint.operators import Operator
 from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
 from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import BooleanType, StructType
-from hdfsstore.errors import StateStoreError
+from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.state.hdfs.load import PartitionLoader
 
 SIDES = ("left", "right")
@@ -68,16 +68,17 @@ class JoinSideConverter:
 
     def at(self, partition: StorePartition, version: int) -> Convert:
         """What converts the windows of one partition, once it has loaded the numbers of rows of its keys."""
+        # Nothing is noted while the store is loaded: where a file of it is damaged or gone, loading starts anew.
+        counts = self._count_loaders[partition.partition_id].load(version, self._count)
         known = KeySet()
-        counts: list[pa.Array] = []
-
-        def add(window: Window) -> None:
-            _, values = self._counts.decode(window)
-            known.add(window.data, window.keys)
-            counts.append(values.field(0))
-
-        self._count_loaders[partition.partition_id].load(version, add)
-        numbers = pa.concat_arrays(counts) if counts else pa.array([], pa.int64())
+        for window, _ in counts:
+            try:
+                known.add(window.data, window.keys)
+            except ValueError:
+                raise CorruptFileError(
+                    "a snapshot holds a key twice", window.path, remedy="It is damaged: restore it"
+                ) from None
+        numbers = pa.concat_arrays([array for _, array in counts]) if counts else pa.array([], pa.int64())
         convert_rows = self._rows.at(partition, version)
 
         def convert(window: Window) -> pa.RecordBatch:
@@ -91,6 +92,11 @@ class JoinSideConverter:
             return batch.filter(kept)
 
         return convert
+
+    def _count(self, window: Window) -> tuple[Window, pa.Array]:
+        """The keys of a window, and the numbers of rows there are for them."""
+        _, values = self._counts.decode(window)
+        return window.copy(), values.field(0)
 
 
 def has_matched_column(value_type: StructType) -> bool:

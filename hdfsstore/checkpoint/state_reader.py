@@ -132,7 +132,7 @@ class StateReader:
     def _first(self, store: Store) -> Window | None:
         """Some records of the store."""
         for partition_id in store.partition_ids:
-            for window in self._loader(store, partition_id).stream(self._version, _kept):
+            for window in self._loader(store, partition_id).stream(self._version, Window.copy):
                 return window
         return None
 
@@ -150,14 +150,3 @@ class StateReader:
 def _is_keyless(key_type: StructType) -> bool:
     """Whether an operator (a global limit or aggregation) runs in partition 0 alone, whatever its metadata declares."""
     return all(isinstance(field.type, NullType) for field in key_type.fields)
-
-
-def _kept(window: Window) -> Window:
-    """A window whose buffers are its own."""
-    return Window(
-        memoryview(bytes(window.data)),
-        pa.py_buffer(bytes(window.keys)),
-        pa.py_buffer(bytes(window.values)),
-        window.path,
-        window.position,
-    )

@@ -72,6 +72,13 @@ class Window:
 
     def locate(self, error: StateStoreError) -> StateStoreError:
         """The same error, its offset in `data` turned into one in the file."""
+    def copy(self) -> Window:
+        """The same records in buffers of their own, and no more of `data` than they reach to."""
+        spans = [memoryview(spans).cast("i") for spans in (self.keys, self.values)]
+        end = max((int(s[-2]) + max(int(s[-1]), 0) for s in spans if len(s)), default=0)
+        keys, values = (pa.py_buffer(bytes(spans)) for spans in (self.keys, self.values))
+        return Window(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
+
         return locate(error, self.path, self.position)
 
 

@@ -15,6 +15,10 @@ import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import hdfsstore
+from hdfsstore._cext.records import encode_records
+from hdfsstore.codecs.compression import compress
+from hdfsstore.codecs.records import RecordFormat, read_windows
+from hdfsstore.fs import open_input
 from tests.rows import counted
 from tests.truth import DATA, Case, cases
 
@@ -293,3 +297,31 @@ def test_a_huge_declared_number_of_partitions(copy: Callable[[str], Path]) -> No
 def test_there_is_at_least_one_thread(threads: int) -> None:
     with pytest.raises(ValueError, match="at least one thread"):
         hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint", num_threads=threads)
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_damaged_snapshot_of_a_joins_numbers_is_passed_over(copy: Callable[[str], Path], partition: int) -> None:
+    path = copy("join_inner")
+    expected = counted(hdfsstore.Checkpoint(path).read_state(join_side="left"))
+    (path / f"state/0/{partition}/left-keyToNumValues/2.snapshot").write_bytes(b"damaged")
+    checkpoint = hdfsstore.Checkpoint(path)
+    assert counted(checkpoint.read_state(join_side="left")) == expected
+    assert counted(checkpoint.open_state(join_side="left").read_all()) == expected
+
+
+def test_a_joins_numbers_with_a_key_twice(copy: Callable[[str], Path]) -> None:
+    path = copy("join_inner")
+    folder = path / "state/0/0/left-keyToNumValues"
+    file_format = RecordFormat()
+    with open_input(LocalFileSystem(), str(folder / "1.delta")) as delta:
+        [window] = read_windows(delta, file_format, "delta", "1.delta")
+        [key, value] = (
+            bytes(window.data[span[0] : span[0] + span[1]])
+            for span in (memoryview(spans).cast("i")[:2] for spans in (window.keys, window.values))
+        )
+    snapshot = encode_records(pa.array([key, key]), pa.array([value, value]))
+    for file in folder.glob("*.delta"):
+        file.unlink()
+    (folder / "3.snapshot").write_bytes(compress("lz4", snapshot))
+    with pytest.raises(hdfsstore.CorruptFileError, match=r"3\.snapshot.*a key twice"):
+        hdfsstore.Checkpoint(path).read_state(join_side="left", batch_id=2)
