@@ -53,6 +53,7 @@ class Window:
     Attributes:
         path: the file that the records are from.
         position: where `data` starts in the file's decompressed bytes.
+        last: the end mark came right after these records: the buffers are not used again.
     """
 
     data: memoryview
@@ -60,6 +61,7 @@ class Window:
     values: pa.Buffer
     path: str
     position: int
+    last: bool = False
 
     def __len__(self) -> int:
         return int(self.keys.size) // 8
@@ -70,8 +72,6 @@ class Window:
             self.data, self.keys.slice(0, 8 * count), self.values.slice(0, 8 * count), self.path, self.position
         )
 
-    def locate(self, error: StateStoreError) -> StateStoreError:
-        """The same error, its offset in `data` turned into one in the file."""
     def copy(self) -> Window:
         """The same records in buffers of their own, and no more of `data` than they reach to."""
         spans = [memoryview(spans).cast("i") for spans in (self.keys, self.values)]
@@ -79,6 +79,8 @@ class Window:
         keys, values = (pa.py_buffer(bytes(spans)) for spans in (self.keys, self.values))
         return Window(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
 
+    def locate(self, error: StateStoreError) -> StateStoreError:
+        """The same error, its offset in `data` turned into one in the file."""
         return locate(error, self.path, self.position)
 
 
@@ -133,7 +135,7 @@ def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: st
         filled += read
         count = _parse(parser, window, filled, path, position)
         if count:
-            yield Window(window, parser.keys, parser.values, path, position)
+            yield Window(window, parser.keys, parser.values, path, position, parser.ended)
         consumed = parser.consumed
         if parser.ended:
             return

@@ -149,15 +149,15 @@ class PartitionLoader:
             base.finish()
 
     def _decided_by_delta(self, decided: KeySet, raw: Input, path: str) -> Iterator[Window]:
-        records = count = 0
-        window = None
+        records = 0
+        only: Window | None = None  # the delta's one window, where reading on has not used its buffers again
         for window in read_windows(raw, self._format, "delta", path):
             decided.note(window.data, window.keys, records)
             records += len(window)
-            count += 1
+            only = window if window.last and not records else None
         raw.finish()
-        windows: Iterable[Window] = () if window is None else (window,)
-        if count > 1:
+        windows: Iterable[Window] = (only,) if only else ()
+        if records and not only:
             raw.rewind()
             windows = read_windows(raw, self._format, "delta", path)
         records = 0

@@ -7,10 +7,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow.fs import LocalFileSystem
 
+from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs import records
+from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.hdfs.files import StateFiles
@@ -170,3 +173,14 @@ def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]
     (folder / f"{snapshots[-1]}.delta").unlink()
     with pytest.raises(BatchNotAvailableError, match="no delta of version"):
         loader(folder).changes(snapshots[-1], pairs)
+
+
+def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "WINDOW_BYTES", 3 * 24)
+    keys, values = ([bytes([n]) * 8 for n in range(start, start + 3)] for start in (1, 11))
+    delta = encode_records(pa.array(keys), pa.array(values)).to_pybytes()
+    assert len(delta) == 3 * 24 + 4  # the end mark starts a window of its own
+    (tmp_path / "1.delta").write_bytes(compress("lz4", delta + b"\x55" * 60))
+    assert state(tmp_path, 1) == dict(zip(keys, values, strict=True))
