@@ -66,7 +66,7 @@ def spark_check(path: str, side_path: str, side: bytes) -> Check | None:
     try:
         fields = json.loads(side)
         algorithm, value, size = fields["algorithm"], fields["value"], fields["mainFileSize"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(f"not a checksum file of Spark: {error!r}", side_path, remedy=REMEDY) from error
     if algorithm != "CRC32C":
         log.warning(f"{side_path}: unknown algorithm; {path} is read unchecked")

@@ -13,6 +13,7 @@ from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.records import RecordFormat, Window, read_windows
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, StateStoreError
 from hdfsstore.fs import Input, open_input
+from hdfsstore.side_files import hadoop_name, spark_name
 from hdfsstore.state.hdfs.files import Chain, StateFiles
 
 log = logging.getLogger(__name__)
@@ -105,8 +106,9 @@ class PartitionLoader:
         return map(convert, self._windows(files, chain, stack))
 
     def _older(self, files: StateFiles, chain: Chain, version: int, error: CorruptFileError) -> Chain:
-        """The chain from the snapshot before, when it is the snapshot that is damaged; else the error."""
-        if chain.snapshot is None or error.path != files.path(chain.snapshot, "snapshot"):
+        """The chain from the snapshot before, when the snapshot or a side file of it is damaged; else the error."""
+        name = f"{chain.snapshot}.snapshot"
+        if error.path not in {f"{files.folder}/{own}" for own in (name, hadoop_name(name), spark_name(name))}:
             raise error
         try:
             older = files.chain(version, below=chain.snapshot)

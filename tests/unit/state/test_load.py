@@ -175,6 +175,21 @@ def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]
         loader(folder).changes(snapshots[-1], pairs)
 
 
+@pytest.mark.parametrize(
+    "side",
+    [(".{}.crc", b"crc\0\0\0\2\0cut"), ("{}.crc", b"{}"), ("{}.crc", b"[" * 100_000)],
+    ids=["hadoop", "spark", "spark, nested"],
+)
+def test_a_snapshot_with_a_damaged_side_file_is_passed_over(
+    folder: Path, snapshots: list[int], side: tuple[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = state(folder, LAST)
+    (folder / side[0].format(f"{snapshots[-1]}.snapshot")).write_bytes(side[1])
+    with caplog.at_level(logging.WARNING):
+        assert state(folder, LAST) == expected
+    assert f"going on from snapshot {snapshots[-2]} and the deltas" in caplog.text
+
+
 def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
