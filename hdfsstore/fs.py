@@ -21,6 +21,8 @@ Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
 # Object stores answer each read with a request of its own.
 _REMOTE_READ_AHEAD = 8 << 20
 _BLOCK = 1 << 16
+# A file of so many bytes is read at once: of a long chain of small deltas none takes a file descriptor.
+_SMALL = 1 << 16
 # A URI's scheme has two letters or more: C:\checkpoint is a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -63,18 +65,19 @@ def file_types(fs: FileSystem, paths: list[str]) -> list[FileType]:
         return [info.type for info in fs.get_file_info(paths)]
 
 
-def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> Input:
+def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None, size: int | None = None) -> Input:
     """Opens a file for reading from its start, checked against `.name.crc` and `name.crc` where they exist.
 
     Args:
         siblings: the names in the file's folder, where the caller has listed it; else the filesystem is asked.
+        size: the file's size, where the caller has listed it: a small file is held in memory and not kept open.
 
     Raises:
         FileNotFoundError: there is no such file.
         CorruptFileError: a side file makes no sense (what the file itself lacks, its readinto and finish say).
         StateStoreError: any other error of the filesystem.
     """
-    return Input(fs, path, _side_files(fs, path, siblings))
+    return Input(fs, path, _side_files(fs, path, siblings), small=size is not None and size <= _SMALL)
 
 
 def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> bytes:
@@ -94,10 +97,11 @@ class Input:
     checked as soon as its last byte was read, the whole file at its end.
     """
 
-    def __init__(self, fs: FileSystem, path: str, sides: list[_Side]) -> None:
+    def __init__(self, fs: FileSystem, path: str, sides: list[_Side], *, small: bool = False) -> None:
         self.path = path
         self._fs = fs
         self._sides = sides
+        self._small = small
         self._file = self._open()
         self._ended = False
         self._checks = self._new_checks()
@@ -155,6 +159,9 @@ class Input:
 
     def _open(self) -> pa.NativeFile:
         with _typed_errors(self.path):
+            if self._small:
+                with self._fs.open_input_stream(self.path, compression=None) as file:
+                    return pa.BufferReader(file.read())
             if isinstance(self._fs, LocalFileSystem):
                 return self._fs.open_input_file(self.path)
             return self._fs.open_input_stream(self.path, compression=None, buffer_size=_REMOTE_READ_AHEAD)

@@ -128,7 +128,7 @@ class PartitionLoader:
     def _windows(self, files: StateFiles, chain: Chain, stack: ExitStack) -> Iterator[Window]:
         """Each key's newest record: the deltas from the newest back, then what the snapshot has besides.
 
-        All files are open before this returns, so none of them can vanish later.
+        All files are open, or small ones read, before this returns, so none of them can vanish later.
         """
         inputs = [(v, stack.enter_context(closing(self._input(files, v, "delta")))) for v in reversed(chain.deltas)]
         base = None
@@ -155,8 +155,8 @@ class PartitionLoader:
         only: Window | None = None  # the delta's one window, where reading on has not used its buffers again
         for window in read_windows(raw, self._format, "delta", path):
             decided.note(window.data, window.keys, records)
-            records += len(window)
             only = window if window.last and not records else None
+            records += len(window)
         raw.finish()
         windows: Iterable[Window] = (only,) if only else ()
         if records and not only:
@@ -171,4 +171,4 @@ class PartitionLoader:
         decided.settle()
 
     def _input(self, files: StateFiles, version: int, kind: str) -> Input:
-        return open_input(self._fs, files.path(version, kind), files.sizes)
+        return open_input(self._fs, files.path(version, kind), files.sizes, files.sizes.get(f"{version}.{kind}"))

@@ -199,3 +199,15 @@ def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
     assert len(delta) == 3 * 24 + 4  # the end mark starts a window of its own
     (tmp_path / "1.delta").write_bytes(compress("lz4", delta + b"\x55" * 60))
     assert state(tmp_path, 1) == dict(zip(keys, values, strict=True))
+
+
+def test_small_files_of_a_chain_are_not_kept_open(tmp_path: Path) -> None:
+    for version in range(1, 4):
+        delta = encode_records(pa.array([bytes([version]) * 8]), pa.array([b"v" * 8]))
+        (tmp_path / f"{version}.delta").write_bytes(compress("lz4", delta))
+    streamed = loader(tmp_path).stream(3, pairs)
+    rows = next(streamed)
+    for version in range(1, 4):
+        (tmp_path / f"{version}.delta").write_bytes(b"")
+    rows += [pair for window in streamed for pair in window]
+    assert dict(rows) == {bytes([version]) * 8: b"v" * 8 for version in range(1, 4)}
