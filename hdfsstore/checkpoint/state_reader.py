@@ -23,7 +23,7 @@ from hdfsstore.checkpoint.reading import (
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.codecs.types import NullType, StructType
-from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError
+from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
 from hdfsstore.state.hdfs.load import PartitionLoader
 
@@ -124,7 +124,10 @@ class StateReader:
             raise self._no_schema(store, key_type is None, value_type is None)
         if value_schema is None:
             value_type = kept_value_type(self._operator, store, value_type, self._conf, lambda: self._first(store))
-        return RowConverter(key_type, value_type)
+        try:
+            return RowConverter(key_type, value_type)
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
 
     def _loader(self, store: Store, partition_id: int) -> PartitionLoader:
         return PartitionLoader(self._fs, store.partition_path(partition_id), self._format)

@@ -119,7 +119,7 @@ def open_reader(codec: str, raw: Raw, *, path: str) -> Reader:
         StateStoreError: there is no such codec.
         CorruptFileError: raw does not even begin like a stream of that codec.
     """
-    return _codec(codec).reader(raw, path)
+    return _codec(codec, path).reader(raw, path)
 
 
 def compress(codec: str, data: Buffer) -> bytes:
@@ -144,10 +144,10 @@ def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: i
     return bytes(result)
 
 
-def _codec(name: str) -> _Codec:
+def _codec(name: str, path: str | None = None) -> _Codec:
     try:
         return _CODECS[_CLASSES.get(name.lower(), name.lower())]
     except KeyError:
         raise StateStoreError(
-            f"there is no compression codec {name!r}", remedy=f"Spark's are {', '.join(CODECS)}"
+            f"there is no compression codec {name!r}", path, remedy=f"Spark's are {', '.join(CODECS)}"
         ) from None

@@ -182,8 +182,9 @@ def test_a_type_that_is_not_known_spoils_its_store_alone(copy: Callable[[str], P
     schema.with_name(".schema.crc").unlink()
     schema.write_bytes(content.replace(b'"long"', b'"lang"'))
     checkpoint = hdfsstore.Checkpoint(path)
-    with pytest.raises(hdfsstore.UnsupportedTypeError, match=r"'index'.*lang"):
+    with pytest.raises(hdfsstore.UnsupportedTypeError, match=r"'index'.*lang") as error:
         checkpoint.read_state(0, "left-keyWithIndexToValue")
+    assert error.value.path == schema.as_posix()
     assert checkpoint.read_state(0, "left-keyToNumValues").num_rows > 0
     assert checkpoint.read_state(join_side="right").num_rows > 0
     assert [store.name for store in checkpoint.operator(0).stores if store.key_schema is not None][
@@ -325,3 +326,12 @@ def test_a_joins_numbers_with_a_key_twice(copy: Callable[[str], Path]) -> None:
     (folder / "3.snapshot").write_bytes(compress("lz4", snapshot))
     with pytest.raises(hdfsstore.CorruptFileError, match=r"3\.snapshot.*a key twice"):
         hdfsstore.Checkpoint(path).read_state(join_side="left", batch_id=2)
+
+
+def test_an_unknown_codec_is_an_error_that_names_the_file(copy: Callable[[str], Path]) -> None:
+    path = copy("aggregation")
+    for log in (path / "offsets").glob("[0-9]*"):
+        log.with_name(f".{log.name}.crc").unlink()
+        log.write_text(log.read_text().replace('codec":"lz4"', 'codec":"lz5"'))
+    with pytest.raises(hdfsstore.StateStoreError, match=r"/state/0/\d/\d+\.\w+: .*'lz5'"):
+        hdfsstore.Checkpoint(path).read_state()
