@@ -67,7 +67,9 @@ class PartitionLoader:
                 )
             with closing(self._input(files, version, "delta")) as raw:
                 windows = read_windows(raw, self._format, "delta", files.path(version, "delta"))
-                return [convert(window) for window in windows]
+                converted = [convert(window) for window in windows]
+                raw.finish()
+                return converted
 
         return self._retry(version, read)
 

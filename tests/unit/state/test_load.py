@@ -137,6 +137,15 @@ def test_a_damaged_delta_is_an_error(folder: Path, damage: Callable[[Path], None
         state(folder, version)
 
 
+def test_bytes_behind_the_end_mark_are_covered_by_the_side_file(folder: Path) -> None:
+    path = folder / "1.delta"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for read in (loader(folder).load, loader(folder).changes):
+        with pytest.raises(CorruptFileError, match=r"/1\.delta"):
+            read(1, pairs)
+
+
 def test_a_missing_delta_is_an_error(folder: Path, snapshots: list[int]) -> None:
     (folder / f"{snapshots[0] - 1}.delta").unlink()
     with pytest.raises(MissingFileError, match=rf"/{snapshots[0] - 1}\.delta"):
