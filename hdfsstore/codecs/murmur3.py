@@ -92,6 +92,9 @@ def _column(array: pa.Array[Any], spark_type: DataType, path: str, collation_awa
         case StructType():
             return _struct(array, spark_type, path, collation_aware)
         case ArrayType(element_type):
+            if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+                # pyarrow 26 loses elements when it casts one.
+                raise SchemaMismatchError(f"{_of(path)} is of Arrow type {array.type}, not a list")
             is_list = isinstance(array, pa.ListArray)
             lists = cast("pa.ListArray[Any]", array if is_list else _cast(array, to_arrow_type(spark_type), path))
             return Column(Kind.LIST, lists, [_column(lists.values, element_type, f"{path}[]", collation_aware)])

@@ -237,3 +237,10 @@ def test_collations() -> None:
 def test_rows_that_do_not_fit_the_type(rows: pa.StructArray, types: StructType, message: str) -> None:
     with pytest.raises(SchemaMismatchError, match=message):
         hash_rows(rows, types)
+
+
+@pytest.mark.parametrize("view", [pa.list_view(pa.int64()), pa.large_list_view(pa.int64())], ids=str)
+def test_list_views_are_refused(view):
+    rows = pa.array([([1, 2],), ([3, 4],)], pa.struct([("f", view)]))
+    with pytest.raises(SchemaMismatchError, match=r"'f' is of Arrow type .*list_view"):
+        hash_rows(rows, StructType((StructField("f", ArrayType(LongType())),)))
