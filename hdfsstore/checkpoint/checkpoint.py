@@ -285,8 +285,10 @@ class Checkpoint:
             raise BatchNotAvailableError(
                 f"batch {batch_id} {what}", self.path, remedy=f"The newest committed batch is {latest}"
             )
-        pinned = self._offset_log.read(offsets, min(offsets.files, key=lambda kept: abs(kept - batch_id)))
-        return batch_id, pinned.conf if pinned else {}
+        for kept in sorted(offsets.files, key=lambda kept: abs(kept - batch_id)):
+            if pinned := self._offset_log.read(offsets, kept):  # else it was purged since the listing
+                return batch_id, pinned.conf
+        return batch_id, {}
 
     @property
     def provider(self) -> str:

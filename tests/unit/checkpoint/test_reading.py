@@ -16,6 +16,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import hdfsstore
 from hdfsstore._cext.records import encode_records
+from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, read_windows
 from hdfsstore.fs import open_input
@@ -335,3 +336,21 @@ def test_an_unknown_codec_is_an_error_that_names_the_file(copy: Callable[[str], 
         log.write_text(log.read_text().replace('codec":"lz4"', 'codec":"lz5"'))
     with pytest.raises(hdfsstore.StateStoreError, match=r"/state/0/\d/\d+\.\w+: .*'lz5'"):
         hdfsstore.Checkpoint(path).read_state()
+
+
+def test_a_log_that_is_purged_after_its_listing_leaves_the_conf_of_the_next(
+    copy: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy("codec_zstd")
+    expected = counted(hdfsstore.Checkpoint(path).read_state(batch_id=0))
+    read = MetadataLog.read
+
+    def purged(log: MetadataLog[object], listing: Listing, batch_id: int) -> object:
+        (path / "offsets/0").unlink(missing_ok=True)
+        return read(log, listing, batch_id)
+
+    monkeypatch.setattr(MetadataLog, "read", purged)
+    checkpoint = hdfsstore.Checkpoint(path)
+    offsets, commits, done = checkpoint._list()
+    monkeypatch.setattr(checkpoint, "_list", lambda: (offsets, commits, done))
+    assert counted(checkpoint.read_state(batch_id=0)) == expected
