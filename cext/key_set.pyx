@@ -163,6 +163,17 @@ cdef class KeySet:
                     return at
             at = (at + 1) & self.mask
 
+    cdef Py_ssize_t entry_of(self, const uint8_t* key, int32_t size) noexcept nogil:
+        """Index of the key's entry, a new one (the last) where it has none; -1 when memory is out."""
+        cdef uint64_t h = hash_key(key, size, self.seed), at
+        cdef bint found = False
+        if not self.has_room() and not self.grow_slots():
+            return -1
+        at = self.find(h, key, size, &found)
+        if found:
+            return <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
+        return self.count - 1 if self.append(at, h, key, size) else -1
+
     def settle(self):
         """Ends a file: the keys noted so far are decided, and no later `note` or `keep_noted` concerns them."""
         self.settled = self.count
@@ -174,30 +185,19 @@ cdef class KeySet:
             data, keys: the records' keys.
             first: number of the first record in its file.
         """
-        cdef Py_ssize_t n = keys.size // 8, i, entry
+        cdef Py_ssize_t n = keys.size // 8, i, entry = 0
         cdef size_t address = keys.address
         cdef const int32_t* key = <const int32_t*> address
-        cdef uint64_t h, at = 0
-        cdef bint found = False, failed = False
         if n == 0:
             return
         with nogil:
             for i in range(n):
-                if not self.has_room() and not self.grow_slots():
-                    failed = True
-                    break
-                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
-                at = self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
-                if found:
-                    entry = <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
-                elif self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
-                    entry = self.count - 1
-                else:
-                    failed = True
+                entry = self.entry_of(&data[0] + key[2 * i], key[2 * i + 1])
+                if entry < 0:
                     break
                 if entry >= self.settled:
                     self.entries[entry].record = first + i
-        if failed:
+        if entry < 0:
             raise MemoryError
 
     def keep_noted(self, const uint8_t[::1] data not None, keys not None, values not None, int64_t first):
@@ -237,28 +237,22 @@ cdef class KeySet:
         Raises:
             ValueError: a key is in the set already; those before it have been added.
         """
-        cdef Py_ssize_t n = keys.size // 8, i = 0
+        cdef Py_ssize_t n = keys.size // 8, i = 0, before, entry = 0
         cdef size_t address = keys.address
         cdef const int32_t* key = <const int32_t*> address
-        cdef uint64_t h, at = 0
-        cdef bint found = False, failed = False
         if n == 0:
             return
         with nogil:
             for i in range(n):
-                if not self.has_room() and not self.grow_slots():
-                    failed = True
+                before = self.count
+                entry = self.entry_of(&data[0] + key[2 * i], key[2 * i + 1])
+                if entry < before:
                     break
-                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
-                at = self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
-                if found:
-                    break
-                if not self.append(at, h, &data[0] + key[2 * i], key[2 * i + 1]):
-                    failed = True
-                    break
-        if failed:
+            else:
+                i = n
+        if entry < 0:
             raise MemoryError
-        if found:
+        if i < n:
             raise ValueError(f"key {i} is in the set already")
 
     def positions(self, keys not None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -243,7 +243,11 @@ class Checkpoint:
             As read_state; BatchNotAvailableError also where a batch has no delta any more.
         """
         if start_batch_id > end_batch_id:
-            raise StateStoreError(f"batch {start_batch_id} comes after batch {end_batch_id}", self.path)
+            raise StateStoreError(
+                f"batch {start_batch_id} comes after batch {end_batch_id}",
+                self.path,
+                remedy="Give the earlier one first",
+            )
         self._committed(start_batch_id)
         reader = self._state_reader(operator_id, store_name, end_batch_id, None, partitions, key_schema, value_schema)
         return reader.changes(range(start_batch_id + 1, end_batch_id + 2), self._threads)
@@ -258,8 +262,8 @@ class Checkpoint:
         key_schema: pa.Schema | None,
         value_schema: pa.Schema | None,
     ) -> StateReader:
-        self.check_provider()
         batch_id, conf = self._committed(batch_id)
+        self._check_provider(conf)
         return StateReader(
             self._fs,
             self.operator(operator_id, batch_id),
@@ -295,20 +299,23 @@ class Checkpoint:
         """The class of the provider that keeps the state: as the newest batch has it pinned, else by the files."""
         offsets = self._offset_log.list()
         newest = self._offset_log.read(offsets, max(offsets.files)) if offsets.files else None
-        if newest is not None and confs.PROVIDER in newest.conf:
-            return newest.conf[confs.PROVIDER]
-        return confs.ROCKSDB_PROVIDER if self._has_rocksdb_files() else confs.HDFS_PROVIDER
+        return self._provider_of(newest.conf if newest else {})
 
-    def check_provider(self) -> None:
-        """Raises UnsupportedProviderError unless this release can read the state."""
-        provider = self.provider
-        if provider == confs.HDFS_PROVIDER:
-            return
-        raise UnsupportedProviderError(
-            f"the state is kept by {provider}, which this release cannot read",
-            self.path,
-            remedy="Its batches, operators and schemas can be read; for its rows use Spark's statestore source",
+    def _provider_of(self, conf: Mapping[str, str]) -> str:
+        found = (
+            confs.ROCKSDB_PROVIDER if confs.PROVIDER not in conf and self._has_rocksdb_files() else confs.HDFS_PROVIDER
         )
+        return conf.get(confs.PROVIDER, found)
+
+    def _check_provider(self, conf: Mapping[str, str]) -> None:
+        """Raises UnsupportedProviderError unless this release can read the state of a batch with that conf."""
+        provider = self._provider_of(conf)
+        if provider != confs.HDFS_PROVIDER:
+            raise UnsupportedProviderError(
+                f"the state is kept by {provider}, which this release cannot read",
+                self.path,
+                remedy="Its batches, operators and schemas can be read; for its rows use Spark's statestore source",
+            )
 
     def _has_rocksdb_files(self) -> bool:
         stores = (store for operator in self.operators for store in operator.stores)

@@ -14,7 +14,7 @@ from hdfsstore.fs import list_folder
 
 T = TypeVar("T")
 
-NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+NUMBER = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 _READERS = 8
 
 _Key: TypeAlias = tuple[str, int, int]

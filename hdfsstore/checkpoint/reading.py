@@ -146,18 +146,15 @@ def read_changes(
 
     def read(partition: StorePartition) -> list[pa.RecordBatch]:
         ids = _Constant(pa.scalar(partition.partition_id, pa.int32()))
-        batches = []
-        for version in versions:
-            batch_ids = _Constant(pa.scalar(version - 1, pa.int64()))
 
-            def convert(window: Window, batch_ids: _Constant = batch_ids) -> pa.RecordBatch:
-                keys, values = converter.decode(window)
-                kinds = pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
-                columns = [batch_ids.array(len(window)), kinds, keys, values, ids.array(len(window))]
-                return pa.RecordBatch.from_arrays(columns, schema=schema)
+        def convert(version: int, window: Window) -> pa.RecordBatch:
+            keys, values = converter.decode(window)
+            batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(window))
+            kinds = pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
+            columns = [batch_ids, kinds, keys, values, ids.array(len(window))]
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-            batches += partition.loader.changes(version, convert)
-        return batches
+        return partition.loader.changes(versions, convert)
 
     changed = run_all([partial(read, partition) for partition in partitions], threads)
     return pa.Table.from_batches([batch for batches in changed for batch in batches], schema=schema)

@@ -21,6 +21,8 @@ FileKind = Literal["delta", "snapshot"]
 # Large enough that the cost of a call per window vanishes, small enough to stay in a core's second-level cache.
 WINDOW_BYTES = 1 << 20
 MAX_RECORD_BYTES = 256 << 20
+# Spans are int32.
+MAX_WINDOW_BYTES = 1 << 30
 
 
 class Input(Protocol):
@@ -148,6 +150,13 @@ def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: st
             )
         if consumed == 0 and filled == len(window):
             # One record fills the window: it grows with the bytes that really come, not by what they declare.
+            if len(window) > MAX_WINDOW_BYTES // 2:
+                raise CorruptFileError(
+                    f"a record takes {MAX_WINDOW_BYTES} bytes or more (offset counted in the decompressed bytes)",
+                    path,
+                    position,
+                    "The file is damaged, or the record too large to be read",
+                )
             grown = memoryview(bytearray(2 * len(window)))
             grown[:filled] = window
             window = grown

@@ -56,22 +56,27 @@ class PartitionLoader:
         with ExitStack() as stack:
             yield from self._retry(version, lambda files: self._open(files, version, convert, stack))
 
-    def changes(self, version: int, convert: Callable[[Window], T]) -> list[T]:
-        """Every record of the delta of `version`, in its order."""
+    def changes(self, versions: range, convert: Callable[[int, Window], T]) -> list[T]:
+        """Every record of the deltas of `versions`, in their order, as `convert` of a version and its windows."""
 
         def read(files: StateFiles) -> list[T]:
-            if version not in files.deltas:
-                files.chain(version)  # Says why: not written yet, or removed by retention.
-                raise BatchNotAvailableError(
-                    f"there is no delta of version {version}, only a snapshot", files.folder, remedy="Read its state"
-                )
-            with closing(self._input(files, version, "delta")) as raw:
-                windows = read_windows(raw, self._format, "delta", files.path(version, "delta"))
-                converted = [convert(window) for window in windows]
-                raw.finish()
-                return converted
+            return [converted for version in versions for converted in self._changes(files, version, convert)]
 
-        return self._retry(version, read)
+        return self._retry(versions[-1], read) if versions else []
+
+    def _changes(self, files: StateFiles, version: int, convert: Callable[[int, Window], T]) -> list[T]:
+        if files.empty:
+            return []
+        if version not in files.deltas:
+            files.chain(version)  # Says why: not written yet, or removed by retention.
+            raise BatchNotAvailableError(
+                f"there is no delta of version {version}, only a snapshot", files.folder, remedy="Read its state"
+            )
+        with closing(self._input(files, version, "delta")) as raw:
+            windows = read_windows(raw, self._format, "delta", files.path(version, "delta"))
+            converted = [convert(version, window) for window in windows]
+            raw.finish()
+            return converted
 
     def _retry(self, version: int, attempt: Callable[[StateFiles], T]) -> T:
         for _ in range(LISTINGS):

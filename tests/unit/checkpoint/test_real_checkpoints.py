@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hdfsstore import Checkpoint, UnsupportedProviderError
-from hdfsstore.checkpoint.conf import compression_codec, row_checksum
+from hdfsstore.checkpoint.conf import HDFS_PROVIDER, ROCKSDB_PROVIDER, compression_codec, row_checksum
 from hdfsstore.codecs.types import StructField, StructType, parse_type
 
 DATA = Path(__file__).parents[2] / "data"
@@ -103,10 +103,11 @@ def test_provider(case: Path) -> None:
     has_rocksdb_files = any(case.glob("checkpoint/state/**/*.zip"))
     has_rocksdb_files |= any(case.glob("checkpoint/state/**/*.changelog"))
     if has_rocksdb_files:
+        assert checkpoint.provider == ROCKSDB_PROVIDER
         with pytest.raises(UnsupportedProviderError, match="RocksDB"):
-            checkpoint.check_provider()
+            checkpoint.read_state(checkpoint.operators[0].operator_id)
     else:
-        checkpoint.check_provider()
+        assert checkpoint.provider == HDFS_PROVIDER
 
 
 def test_nothing_is_written_and_a_moved_copy_reads_the_same(case: Path, tmp_path: Path) -> None:

@@ -62,12 +62,12 @@ def state(folder: Path, version: int) -> State:
 def replayed(folder: Path, version: int) -> State:
     """The state by applying every delta from the first on."""
     result: State = {}
-    for v in range(1, version + 1):
-        for key, value in (pair for window in loader(folder).changes(v, pairs) for pair in window):
-            if value is None:
-                result.pop(key, None)
-            else:
-                result[key] = value
+    windows = loader(folder).changes(range(1, version + 1), lambda _, window: pairs(window))
+    for key, value in (pair for window in windows for pair in window):
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = value
     return result
 
 
@@ -141,9 +141,10 @@ def test_bytes_behind_the_end_mark_are_covered_by_the_side_file(folder: Path) ->
     path = folder / "1.delta"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    for read in (loader(folder).load, loader(folder).changes):
-        with pytest.raises(CorruptFileError, match=r"/1\.delta"):
-            read(1, pairs)
+    with pytest.raises(CorruptFileError, match=r"/1\.delta"):
+        loader(folder).load(1, pairs)
+    with pytest.raises(CorruptFileError, match=r"/1\.delta"):
+        loader(folder).changes(range(1, 2), lambda _, window: pairs(window))
 
 
 def test_a_missing_delta_is_an_error(folder: Path, snapshots: list[int]) -> None:
@@ -181,7 +182,7 @@ def test_files_that_go_on_vanishing_end_with_a_word_on_retention(
 def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]) -> None:
     (folder / f"{snapshots[-1]}.delta").unlink()
     with pytest.raises(BatchNotAvailableError, match="no delta of version"):
-        loader(folder).changes(snapshots[-1], pairs)
+        loader(folder).changes(range(snapshots[-1], snapshots[-1] + 1), lambda _, window: pairs(window))
 
 
 @pytest.mark.parametrize(
