@@ -59,7 +59,7 @@ def window_aggregation(inputs: Inputs) -> Query:
     return Query(stream.groupBy(F.window("ts", "3 minutes"), "k").agg(F.count("*"), F.sum("d")), "append")
 
 
-@case("3.5", "4.1", "4.3")
+@case(*ALL)
 def session_window(inputs: Inputs) -> Query:
     """Session windows in append mode with a watermark."""
     stream = inputs.stream("input", EVENTS, events()).withWatermark("ts", "3 minutes")
@@ -79,7 +79,7 @@ def drop_duplicates_watermark(inputs: Inputs) -> Query:
     return Query(stream.dropDuplicates(["k", "ts"]), "append")
 
 
-@case("3.5", "4.1", "4.3")
+@case(*ALL)
 def drop_duplicates_within_watermark(inputs: Inputs) -> Query:
     """dropDuplicatesWithinWatermark: the value is the time of expiry."""
     stream = inputs.stream("input", EVENTS, events()).withWatermark("ts", "2 minutes")
@@ -99,13 +99,13 @@ def right_side(batches: int) -> list[list[dict[str, object]]]:
     return [[{"k": row["k"], "t": row["ts"], "v": row["n"]} for row in batch[:3]] for batch in events(batches)]
 
 
-@case(*SINCE_40)
+@case(*ALL)
 def join_inner(inputs: Inputs) -> Query:
     """Stream-stream inner join with watermarks on both sides: four stores."""
     return joined(inputs, "inner")
 
 
-@case("3.5", "4.3")
+@case(*ALL)
 def join_left_outer(inputs: Inputs) -> Query:
     """Stream-stream left outer join with watermarks: values keep the matched flag."""
     return joined(inputs, "leftOuter")
@@ -129,7 +129,7 @@ def count_with_timeout(key, frames, state: GroupState):
     yield pd.DataFrame({"k": [key[0]], "total": [total]})
 
 
-@case("3.5", "4.0", "4.3")
+@case(*ALL)
 def apply_in_pandas_with_state(inputs: Inputs) -> Query:
     """applyInPandasWithState with event-time timeouts, some of which fire."""
     stream = inputs.stream("input", EVENTS, events()).withWatermark("ts", "1 minute")
@@ -140,7 +140,7 @@ def apply_in_pandas_with_state(inputs: Inputs) -> Query:
     )
 
 
-@case("3.5", "4.3")
+@case(*ALL)
 def flat_map_groups_with_state(inputs: Inputs) -> Query:
     """flatMapGroupsWithState of the JVM with event-time timeouts and a bean as state."""
     stream = inputs.stream("input", EVENTS, events()).withWatermark("ts", "1 minute")
@@ -154,14 +154,14 @@ def flat_map_groups_with_state_format1(inputs: Inputs) -> Query:
     return flat_map_groups_with_state(inputs)
 
 
-@case(*LAST)
+@case(*ALL)
 def dedup_then_aggregate(inputs: Inputs) -> Query:
     """Two operators in one query: dropDuplicates, then window aggregation in append mode."""
     stream = inputs.stream("input", EVENTS, events(3)).withWatermark("ts", "2 minutes").dropDuplicates(["k", "ts"])
     return Query(stream.groupBy(F.window("ts", "3 minutes")).agg(F.count("*"), F.sum("n")), "append")
 
 
-@case("4.0", "4.3")
+@case(*SINCE_40)
 def chained_windows(inputs: Inputs) -> Query:
     """A window aggregation of a window aggregation in append mode."""
     stream = inputs.stream("input", EVENTS, events()).withWatermark("ts", "1 minute")
@@ -169,25 +169,25 @@ def chained_windows(inputs: Inputs) -> Query:
     return Query(small.groupBy(F.window(F.window_time("window"), "4 minutes")).agg(F.sum("n")), "append")
 
 
-@case("3.5", "4.3")
+@case(*ALL)
 def global_limit(inputs: Inputs) -> Query:
     """A streaming limit: one row in partition 0, though two partitions are declared."""
     return Query(inputs.stream("input", EVENTS, events(3)).limit(7), "append")
 
 
-@case(*LAST, confs={CODEC: "zstd"})
+@case(*ALL, confs={CODEC: "zstd"})
 def codec_zstd(inputs: Inputs) -> Query:
     """State files compressed with zstd."""
     return counts(inputs, 3)
 
 
-@case(*LAST, confs={CODEC: "snappy"})
+@case(*ALL, confs={CODEC: "snappy"})
 def codec_snappy(inputs: Inputs) -> Query:
     """State files compressed with snappy."""
     return counts(inputs, 3)
 
 
-@case(*LAST, confs={CODEC: "lzf"})
+@case(*ALL, confs={CODEC: "lzf"})
 def codec_lzf(inputs: Inputs) -> Query:
     """State files compressed with lzf."""
     return counts(inputs, 3)
@@ -208,7 +208,7 @@ SNAPSHOTS = {
 }
 
 
-@case("3.5", "4.3", confs=SNAPSHOTS, own_session=True)
+@case(*ALL, confs=SNAPSHOTS, own_session=True)
 def snapshots(inputs: Inputs) -> Query:
     """Eleven batches with evictions and a snapshot after more than four deltas."""
     stream = inputs.stream("input", EVENTS, events(11, 2)).withWatermark("ts", "2 minutes")
@@ -227,7 +227,7 @@ def snapshots_row_checksum(inputs: Inputs) -> Query:
     return counts(inputs, 7)
 
 
-@case("3.5", "4.3")
+@case(*ALL)
 def unfinished_batch(inputs: Inputs) -> Query:
     """The sink fails in batch 3, after the state was written: offsets/3 without commits/3."""
     query = counts(inputs, 5)

@@ -79,3 +79,14 @@ def unnamed(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(unnamed(kind.value_type))
     return kind
+
+
+@pytest.mark.parametrize("spark", ["3.5", "4.0", "4.1", "4.3"])
+def test_there_is_a_checkpoint_of_each_kind_from_each_spark(spark: str) -> None:
+    kinds = {path.parent.name for path in DATA.glob(f"spark-{spark}*/*/truth")}
+    assert kinds >= {
+        "aggregation", "window_aggregation", "session_window", "drop_duplicates", "drop_duplicates_within_watermark",
+        "join_inner", "join_left_outer", "flat_map_groups_with_state", "apply_in_pandas_with_state",
+        "dedup_then_aggregate", "global_limit", "codec_lzf", "codec_snappy", "codec_zstd", "snapshots",
+        "unfinished_batch", "types_keys",
+    }  # fmt: skip
