@@ -46,15 +46,17 @@ cdef int decompress_by_python(const char* source, char* target, int size, int ca
     return <int> len(decoded)
 
 
-# python-lz4's function is liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
-# threads a third of their speed. Where the module carries or links liblz4 visibly (ELF, Mach-O), we call that directly.
-cdef Decompress decompress_safe = decompress_by_python
-try:
-    decompress_safe = <Decompress> <uintptr_t> ctypes.cast(
-        ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe, ctypes.c_void_p
-    ).value
-except (AttributeError, OSError):
-    pass  # decompress_by_python it is
+cdef Decompress fastest() except NULL:
+    # python-lz4's function is liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
+    # threads a third of their speed. Where its module shows liblz4's symbols (ELF, Mach-O), we call that directly.
+    try:
+        symbol = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
+    except (AttributeError, OSError):
+        return decompress_by_python
+    return <Decompress> <uintptr_t> ctypes.cast(symbol, ctypes.c_void_p).value
+
+
+cdef Decompress decompress_safe = fastest()
 
 
 cdef struct Block:
