@@ -34,7 +34,6 @@ def spark_session() -> SparkSession:
         .config("spark.driver.memory", "4g")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", NUM_PARTITIONS)
-        .config("spark.sql.execution.arrow.pyspark.enabled", True)
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "200ms")
         .getOrCreate()
     )
