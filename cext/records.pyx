@@ -42,22 +42,20 @@ cdef class RecordParser:
         row_checksums: whether the rows carry checksums; they are verified.
         tombstones: whether a record may be a tombstone (deltas), or not (snapshots).
         max_record_bytes: a key or value that declares more than this is refused.
-        max_records: `parse` stops after so many records; 0 = no bound.
     """
 
     cdef int32_t* key_spans
     cdef int32_t* value_spans
-    cdef Py_ssize_t capacity, max_records, count
+    cdef Py_ssize_t capacity, count
     cdef readonly Py_ssize_t consumed
     cdef readonly bint ended
     cdef bint row_checksums, tombstones
     cdef int32_t max_record_bytes
 
-    def __cinit__(self, *, bint row_checksums, bint tombstones, Py_ssize_t max_record_bytes, Py_ssize_t max_records=0):
+    def __cinit__(self, *, bint row_checksums, bint tombstones, Py_ssize_t max_record_bytes):
         self.row_checksums = row_checksums
         self.tombstones = tombstones
         self.max_record_bytes = <int32_t> min(max_record_bytes, INT32_MAX - 16)
-        self.max_records = max_records
 
     def __dealloc__(self):
         free(self.key_spans)
@@ -107,11 +105,9 @@ cdef class RecordParser:
         cdef int32_t key_size = -1, value_size = -1, key_offset, value_offset
         cdef int32_t* span
         cdef uint32_t crc
-        while self.max_records == 0 or self.count < self.max_records:
+        while True:
             if not self.row_checksums and key_size >= 0 and value_size >= 0:
                 at = self.scan_alike(data, size, at, key_size, value_size)
-                if self.count == self.max_records:
-                    break
             self.consumed = at
             if at + 4 > size:
                 return OK
@@ -166,8 +162,6 @@ cdef class RecordParser:
             span[0] = value_offset
             span[1] = value_size
             self.count += 1
-        self.consumed = at
-        return OK
 
     cdef Py_ssize_t scan_alike(
         self, const uint8_t* data, Py_ssize_t size, Py_ssize_t at, int32_t key_size, int32_t value_size
@@ -178,14 +172,11 @@ cdef class RecordParser:
         before it has loaded this one's sizes; adding loaded sizes up would make it wait for each.
         """
         cdef Py_ssize_t step = 8 + <Py_ssize_t> key_size + value_size
-        cdef Py_ssize_t room = self.capacity
         cdef Py_ssize_t count = self.count
         cdef int32_t* keys = self.key_spans
         cdef int32_t* values = self.value_spans
-        if self.max_records and self.max_records < room:
-            room = self.max_records
         while (
-            count < room
+            count < self.capacity
             and at + step <= size
             and <int32_t> load_be32(data + at) == key_size
             and <int32_t> load_be32(data + at + 4 + key_size) == value_size

@@ -85,17 +85,6 @@ def test_windows_of_any_size_give_the_same_records(records: list[Record], step: 
     assert got == records
 
 
-def test_max_records_bounds_one_call() -> None:
-    records = [(bytes([i]), b"v") for i in range(5)]
-    data = encode(records)
-    reader = parser(max_records=2)
-    assert reader.parse(data, len(data)) == 2
-    assert parsed(reader, data) == records[:2]
-    rest = data[reader.consumed :]
-    assert reader.parse(rest, len(rest)) == 2
-    assert parsed(reader, rest) == records[2:4]
-
-
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
