@@ -62,3 +62,15 @@ class MissingFileError(StateStoreError):
 
 class CheckpointNotFoundError(StateStoreError):
     """There is no checkpoint at the path, or it lacks the part that was asked for (operator, store, partition)."""
+
+
+class StateStoreClosedError(StateStoreError):
+    """The store was committed, aborted or closed: it is used once. Get another one from the provider."""
+
+
+class CheckpointIdMismatchError(StateStoreError):
+    """A unique id is not the one that the log, or the file, holds for that version; the message has both."""
+
+
+class ImageDamagedError(CorruptFileError):
+    """A block of a local image does not match its checksum: the image is dropped and built anew."""

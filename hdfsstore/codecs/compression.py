@@ -144,10 +144,19 @@ def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: i
     return bytes(result)
 
 
-def _codec(name: str, path: str | None = None) -> _Codec:
-    try:
-        return _CODECS[_CLASSES.get(name.lower(), name.lower())]
-    except KeyError:
+def canonical_codec(name: str, path: str | None = None) -> str:
+    """The short name of a codec that is given by it in any case, or by the class name that Spark takes in its place.
+
+    Raises:
+        StateStoreError: there is no such codec.
+    """
+    short = _CLASSES.get(name.lower(), name.lower())
+    if short not in _CODECS:
         raise StateStoreError(
             f"there is no compression codec {name!r}", path, remedy=f"Spark's are {', '.join(CODECS)}"
-        ) from None
+        )
+    return short
+
+
+def _codec(name: str, path: str | None = None) -> _Codec:
+    return _CODECS[canonical_codec(name, path)]

@@ -1,0 +1,146 @@
+"""What every backend offers: a provider for one partition of a store, and stores that read or write one version of it.
+
+Spark's StateStoreProvider, StateStore and ReadStateStore (StateStore.scala), with Arrow beside the single keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+
+from hdfsstore.state.store_id import StateStoreId
+
+
+@dataclass(frozen=True, slots=True)
+class StateStoreCheckpointInfo:
+    """What a task reports of its commit.
+
+    Attributes:
+        partition_id: of the store.
+        version: the one that was written.
+        checkpoint_unique_id: of what was written; None in checkpoint format version 1.
+        base_checkpoint_unique_id: of the version that it was written on top of; None for version 0, and in version 1.
+    """
+
+    partition_id: int
+    version: int
+    checkpoint_unique_id: str | None
+    base_checkpoint_unique_id: str | None
+
+
+class ReadStateStore(Protocol):
+    """One version of a store, for reading by one thread. Byte keys and values; Arrow for many of them.
+
+    Keys and values of the `batch` methods are structs by the provider's schemas, encoded as UnsafeRows.
+    Every call after commit, abort or close raises StateStoreClosedError.
+    """
+
+    @property
+    def id(self) -> StateStoreId: ...
+
+    @property
+    def version(self) -> int:
+        """The version that is read, and that a commit builds on."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The key's value; None where it has none."""
+
+    def get_many(self, keys: pa.BinaryArray | pa.LargeBinaryArray) -> pa.BinaryArray | pa.LargeBinaryArray:
+        """The values of the keys, aligned, null where absent. `keys` must not hold nulls."""
+
+    def get_batch(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """The values' columns for the keys' rows, aligned; every column is null where the key is absent."""
+
+    def iterator(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key and value, in no order, as they are now: later updates do not show in it."""
+
+    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every key, and its value, whose first num_cols_prefix_key columns are the row `prefix`."""
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        """What `iterator` gives, as record batches with the struct columns `key` and `value`."""
+
+    @property
+    def metrics(self) -> Mapping[str, int | float]:
+        """By Spark's names: numTotalStateRows, numUpdatedStateRows, numRemovedStateRows, memoryUsedBytes, ..."""
+
+    def close(self) -> None:
+        """Releases what the store holds; a writable store that was not committed is aborted."""
+
+    def __enter__(self) -> ReadStateStore: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class StateStore(ReadStateStore, Protocol):
+    """One version of a store and updates on top of it, which `commit` writes as the next version."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Sets the key's value."""
+
+    def remove(self, key: bytes) -> None:
+        """Removes the key; one that is absent writes nothing."""
+
+    def put_many(
+        self, keys: pa.BinaryArray | pa.LargeBinaryArray, values: pa.BinaryArray | pa.LargeBinaryArray
+    ) -> None:
+        """Sets the values of the keys, in their order: of a key that is there twice the last holds. No nulls."""
+
+    def remove_many(self, keys: pa.BinaryArray | pa.LargeBinaryArray) -> None:
+        """Removes the keys."""
+
+    def put_batch(self, keys: pa.RecordBatch, values: pa.RecordBatch) -> None:
+        """put_many of rows."""
+
+    def remove_batch(self, keys: pa.RecordBatch) -> None:
+        """remove_many of rows."""
+
+    def commit(self) -> StateStoreCheckpointInfo:
+        """Writes the next version, durable as far as the filesystem is, and ends the store."""
+
+    def abort(self) -> None:
+        """Drops the updates and ends the store."""
+
+
+class StateStoreProvider(Protocol):
+    """Opens versions of one partition of a store. Threads may share it; each store is for one thread."""
+
+    @property
+    def id(self) -> StateStoreId: ...
+
+    def get_store(self, version: int, checkpoint_unique_id: str | None = None) -> StateStore:
+        """A writable store on top of exactly that version.
+
+        Args:
+            version: 0 is the empty store.
+            checkpoint_unique_id: that of the version, where it was written in checkpoint format version 2.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: one of them is damaged.
+        """
+
+    def get_read_store(self, version: int, checkpoint_unique_id: str | None = None) -> ReadStateStore:
+        """The same for reading only."""
+
+    def do_maintenance(self) -> None:
+        """What the background thread does at each interval: snapshots, clean-up, metrics."""
+
+    @property
+    def metrics(self) -> Mapping[str, int | float]:
+        """Counters of the provider since it was opened: snapshots, failures, files deleted, loads, ..."""
+
+    def close(self) -> None:
+        """Stops the background work and releases memory. Stores that are still open go on reading."""
+
+    def __enter__(self) -> StateStoreProvider: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
