@@ -1,7 +1,8 @@
-"""Where checkpoints lie: locations, folders, and files read with their side files' checks. Nothing here writes."""
+"""Where checkpoints lie: locations, folders, and files read with their side files' checks. publish.py writes."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,8 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 
 from hdfsstore import side_files
 from hdfsstore.errors import StateStoreError
+
+log = logging.getLogger(__name__)
 
 Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
 
@@ -42,7 +45,7 @@ def resolve(location: Location) -> tuple[FileSystem, str]:
     if not isinstance(location, str) or not _SCHEME.match(text):
         return LocalFileSystem(), _trimmed(Path(text).absolute().as_posix())
     try:
-        filesystem, path = FileSystem.from_uri(text)
+        filesystem, path = _from_uri(text)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StateStoreError(
             f"pyarrow cannot open this URI: {error}",
@@ -51,6 +54,17 @@ def resolve(location: Location) -> tuple[FileSystem, str]:
             "or a pair (pyarrow.fs.FileSystem, path)",
         ) from error
     return filesystem, _trimmed(path)
+
+
+def _from_uri(uri: str) -> tuple[FileSystem, str]:
+    if uri.startswith("s3:") and "allow_delayed_open" not in uri:
+        try:  # a small file is then written by one request in the place of three
+            filesystem, path = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
+            return filesystem, path
+        except pa.ArrowInvalid:
+            log.debug("this pyarrow has no delayed open of S3 objects")
+    filesystem, path = FileSystem.from_uri(uri)
+    return filesystem, path
 
 
 def list_folder(fs: FileSystem, path: str) -> list[FileInfo]:

@@ -1,0 +1,365 @@
+"""Files that appear whole or not at all, and are removed with their side files."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs import resolve
+from hdfsstore.publish import TEMPORARY_NAME, publish, remove
+
+LOCAL = LocalFileSystem()
+SIDES = (".f.crc", "f.crc", ".f.crc.crc")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
+
+
+class Folder:
+    """A local folder by fsspec's methods, renaming as HDFS does: over a file only where that is asked for."""
+
+    def __init__(self, root: Path, protocol: str = "hdfs", *, can_replace: bool = True) -> None:
+        self.root = root
+        self.protocol = protocol
+        self.can_replace = can_replace
+        self.written: list[str] = []
+
+    def _local(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def info(self, path: str) -> dict[str, object]:
+        local = self._local(path)
+        kind = "directory" if local.is_dir() else "file"
+        return {"name": path, "size": local.stat().st_size, "type": kind}
+
+    def exists(self, path: str) -> bool:
+        return self._local(path).exists()
+
+    def mkdir(self, path: str, create_parents: bool) -> None:
+        self._local(path).mkdir(parents=create_parents, exist_ok=True)
+
+    def open(self, path: str, mode: str) -> object:
+        self.written.append(path)
+        return self._local(path).open(mode)
+
+    def rm(self, path: str) -> None:
+        self._local(path).unlink()
+
+    def mv(self, source: str, target: str, overwrite: bool = False, **_: object) -> None:
+        if self.exists(target) and not (overwrite and self.can_replace):
+            raise OSError("rename failed")
+        self._local(source).rename(self._local(target))
+
+
+def on(fs: object) -> FileSystem:
+    return PyFileSystem(FSSpecHandler(fs))
+
+
+@pytest.fixture(params=["local", "subtree", "fsspec-local", "hdfs-native", "libhdfs", "unknown", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str, Path]:
+    """A filesystem, a folder on it, and where that folder really is."""
+    folder = str(tmp_path)
+    fs = {
+        "local": lambda: (LOCAL, folder),
+        "subtree": lambda: (SubTreeFileSystem(str(tmp_path.parent), LOCAL), tmp_path.name),
+        "fsspec-local": lambda: (on(Folder(Path("/"), "file")), folder),
+        "hdfs-native": lambda: (on(Folder(tmp_path)), ""),
+        "libhdfs": lambda: (on(Folder(tmp_path, can_replace=False)), ""),
+        "unknown": lambda: (on(Folder(tmp_path, "sftp")), ""),
+        "s3": lambda: (on(Folder(tmp_path, "s3")), ""),
+    }[request.param]()
+    return *fs, tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"new", bytearray(b"new"), memoryview(b"new"), pa.py_buffer(b"new"), [b"n", pa.py_buffer(b"e"), b"", b"w"]],
+    ids=["bytes", "bytearray", "memoryview", "Buffer", "pieces"],
+)
+def test_content(place: tuple[FileSystem, str, Path], content: object) -> None:
+    fs, folder, real = place
+    publish(fs, f"{folder}/f", content, overwrite=True)  # type: ignore[arg-type]
+    assert names(real) == ["f"]
+    assert (real / "f").read_bytes() == b"new"
+
+
+def test_makes_the_folder(tmp_path: Path) -> None:
+    for fs, folder in ((LOCAL, f"{tmp_path}/local/b"), (on(Folder(tmp_path)), "/hdfs/b")):
+        publish(fs, f"{folder}/f", b"new", overwrite=False)
+    assert (tmp_path / "local/b/f").read_bytes() == (tmp_path / "hdfs/b/f").read_bytes() == b"new"
+
+
+def test_overwrite_removes_stale_side_files(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    for name in ("f", "g.crc", *SIDES):
+        (real / name).write_bytes(b"old")
+    publish(fs, f"{folder}/f", b"new", overwrite=True)
+    assert names(real) == ["f", "g.crc"]
+    assert (real / "f").read_bytes() == b"new"
+
+
+def test_without_overwrite(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    for name in SIDES:
+        (real / name).write_bytes(b"of a file that is gone")
+    publish(fs, f"{folder}/f", b"first", overwrite=False)
+    assert names(real) == ["f"]
+    (real / "f.crc").write_bytes(b"of the first")
+    with pytest.raises(FileExistsError) as caught:
+        publish(fs, f"{folder}/f", b"second", overwrite=False)
+    assert caught.value.errno == errno.EEXIST
+    assert names(real) == ["f", "f.crc"]
+    assert (real / "f").read_bytes() == b"first"
+
+
+def test_unique_name_asks_for_nothing_else(tmp_path: Path) -> None:
+    fs = Folder(tmp_path, "s3")
+    publish(on(fs), "/1_a.delta", b"new", overwrite=False, unique_name=True)
+    assert fs.written == ["/1_a.delta"]
+    publish(LOCAL, f"{tmp_path}/2_a.delta", b"new", overwrite=False, unique_name=True)
+    assert names(tmp_path) == ["1_a.delta", "2_a.delta"]
+
+
+def test_an_error_of_the_content_publishes_nothing(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    (real / "f").write_bytes(b"old")
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half of"
+        raise KeyError("it")
+
+    with pytest.raises(KeyError):
+        publish(fs, f"{folder}/f", pieces(), overwrite=True)
+    assert names(real) == ["f"]
+    assert (real / "f").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_racers(tmp_path: Path, overwrite: bool) -> None:
+    contents = [bytes([i]) * 100_000 for i in range(8)]
+    won: list[bytes] = []
+    lost: list[FileExistsError] = []
+    start = threading.Barrier(len(contents))
+
+    def race(content: bytes) -> None:
+        start.wait()
+        try:
+            publish(LOCAL, f"{tmp_path}/f", content, overwrite=overwrite)
+            won.append(content)
+        except FileExistsError as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=race, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == ((8, 0) if overwrite else (1, 7))
+    assert (tmp_path / "f").read_bytes() in won
+    assert names(tmp_path) == ["f"]
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Runs it in a forked process, which may then give up rights and limits; its assertions fail the test."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@posix
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_read_only_folder(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    if not overwrite:
+        (tmp_path / "f").unlink()
+    tmp_path.chmod(0o555)
+    before = names(tmp_path)
+
+    def work() -> None:
+        if os.getuid() == 0:
+            for folder in tmp_path.parents[:2]:  # pytest makes them for their owner alone
+                folder.chmod(0o755)
+            os.setuid(65534)
+        for act in (
+            lambda: publish(LOCAL, f"{tmp_path}/f", b"new", overwrite=overwrite),
+            lambda: publish(LOCAL, f"{tmp_path}/sub/f", b"new", overwrite=overwrite),
+            lambda: remove(LOCAL, [f"{tmp_path}/f"]) if overwrite else publish(LOCAL, "/proc/f", b"", overwrite=True),
+        ):
+            with pytest.raises(StateStoreError) as caught:
+                act()
+            assert caught.value.path is not None
+            assert caught.value.remedy is not None
+
+    in_child(work)
+    assert names(tmp_path) == before
+    tmp_path.chmod(0o755)
+    publish(LOCAL, f"{tmp_path}/f", b"new", overwrite=overwrite)
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+@posix
+def test_file_too_large(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        with pytest.raises(StateStoreError, match="too large") as caught:
+            publish(LOCAL, f"{tmp_path}/f", b"x" * 100_001, overwrite=True)
+        assert caught.value.remedy is not None
+        assert "ulimit -f" in caught.value.remedy
+        publish(LOCAL, f"{tmp_path}/g", b"x" * 100_000, overwrite=True)
+
+    in_child(work)
+    assert names(tmp_path) == ["f", "g"]
+    assert (tmp_path / "f").read_bytes() == b"old"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small filesystem")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk(small_disk: Path) -> None:
+    publish(LOCAL, f"{small_disk}/f", b"old", overwrite=False)
+    for content in (b"x" * 100_000, [b"x" * 30_000] * 3):
+        with pytest.raises(StateStoreError, match="No space left") as caught:
+            publish(LOCAL, f"{small_disk}/f", content, overwrite=True)
+        assert caught.value.remedy == "Free space there"
+        assert names(small_disk) == ["f"]
+        assert (small_disk / "f").read_bytes() == b"old"
+    publish(LOCAL, f"{small_disk}/f", b"x" * 30_000, overwrite=True)
+    assert (small_disk / "f").stat().st_size == 30_000
+
+
+def deny_hard_links() -> None:
+    """Makes the kernel answer EPERM to link and linkat in this process, as a filesystem without hard links does."""
+
+    class Step(ctypes.Structure):
+        _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("size", ctypes.c_ushort), ("steps", ctypes.POINTER(Step)))
+
+    steps = (Step * 5)(
+        Step(0x20, 0, 0, 0),  # the number of the system call
+        Step(0x15, 1, 0, 86),  # link
+        Step(0x15, 0, 1, 265),  # linkat
+        Step(0x06, 0, 0, 0x00050000 | errno.EPERM),
+        Step(0x06, 0, 0, 0x7FFF0000),
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, ctypes.byref(Program(5, steps)), 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="numbers of system calls")
+def test_without_hard_links(tmp_path: Path) -> None:
+    def work() -> None:
+        deny_hard_links()
+        with pytest.raises(PermissionError):
+            (tmp_path / "g").hardlink_to(tmp_path)
+        publish(LOCAL, f"{tmp_path}/f", b"first", overwrite=False)
+        with pytest.raises(FileExistsError):
+            publish(LOCAL, f"{tmp_path}/f", b"second", overwrite=False)
+
+    in_child(work)
+    assert names(tmp_path) == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"first"
+
+
+def test_a_file_in_the_folders_place(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    (real / "f").write_bytes(b"")
+    with pytest.raises(StateStoreError):
+        publish(fs, f"{folder}/f/g", b"new", overwrite=True)
+    assert names(real) == ["f"]
+
+
+def test_a_folder_in_the_files_place(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    (real / "f").mkdir()
+    with pytest.raises(StateStoreError):
+        publish(fs, f"{folder}/f", b"new", overwrite=True)
+    assert names(real) == ["f"]
+    assert names(real / "f") == []
+
+
+def test_remove(place: tuple[FileSystem, str, Path]) -> None:
+    fs, folder, real = place
+    for name in ("f", "g", "h", ".h.crc", *SIDES):
+        (real / name).write_bytes(b"old")
+    remove(fs, [f"{folder}/f", f"{folder}/absent"])
+    assert names(real) == [".h.crc", "g", "h"]
+    remove(fs, [f"{folder}/g", f"{folder}/h"], names={"h", ".h.crc"})
+    assert names(real) == ["g"]
+
+
+def test_temporary_names() -> None:
+    for name in ("4", "1.delta", "1_a.snapshot", "a.b"):
+        found = TEMPORARY_NAME.fullmatch(f".{name}.{uuid.uuid4()}.tmp")
+        assert found is not None
+        assert found["name"] == name
+    for name in (
+        "4",
+        f"4.{uuid.uuid4()}.tmp",
+        ".4.tmp",
+        f"..{uuid.uuid4()}",
+        f".4.{uuid.uuid4()}.tmp.crc",
+        ".4.ab.tmp",
+    ):
+        assert not TEMPORARY_NAME.fullmatch(name)
+
+
+@posix
+def test_a_killed_writer_leaves_a_temporary_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    child = os.fork()
+    if child == 0:
+
+        def pieces() -> Iterator[bytes]:
+            yield b"half"
+            os.kill(os.getpid(), 9)
+
+        publish(LOCAL, f"{tmp_path}/f", pieces(), overwrite=True)
+    os.waitpid(child, 0)
+    left, name = names(tmp_path)
+    assert name == "f"
+    found = TEMPORARY_NAME.fullmatch(left)
+    assert found is not None
+    assert found["name"] == "f"
+    assert (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_small_s3_objects_take_one_request() -> None:
+    fs, path = resolve("s3://bucket/cp?region=us-east-1")
+    assert path == "bucket/cp"
+    assert fs.__reduce__()[1][0].get("allow_delayed_open") in (True, None)  # None: pyarrow has no such thing
