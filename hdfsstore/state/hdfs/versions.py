@@ -1,0 +1,273 @@
+"""The versions of one store that are held in memory, and what maintenance does with them.
+
+A held version is a layer of a VersionedMap: an image and the deltas after it, which form a tree where a version was
+committed more than once. A new image moves the versions that build on it to a map of their own, off the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from hdfsstore._cext.versioned_map import VersionedMap  # type: ignore[import-not-found]
+from hdfsstore.codecs.records import FileKind
+from hdfsstore.state.hdfs.busy import Busy
+
+if TYPE_CHECKING:
+    from hdfsstore._cext.versioned_map import Image, Layer
+
+VersionId: TypeAlias = tuple[int, str | None]
+
+# A version that is committed again and again (a loop of actions in foreachBatch) keeps so many attempts in memory.
+MAX_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FileDigest:
+    """What a version's file was when it was read or written: all that tells one run of a V1 version from another."""
+
+    kind: FileKind
+    size: int
+    crc32c: int
+
+
+class LayerTree:
+    """A map and the versions that its layers are.
+
+    Attributes:
+        map: the image and the deltas after it.
+        image: the map's.
+        image_id: the version that the image is; (0, None) is the empty store.
+    """
+
+    def __init__(self, image: Image, image_id: VersionId) -> None:
+        self.map = VersionedMap(image)
+        self.image = image
+        self.image_id = image_id
+        self._layers: dict[int, tuple[int, VersionId, Layer]] = {}
+
+    def add(self, parent: int, layer: Layer, version_id: VersionId) -> int:
+        """Adds a version on top of the layer `parent`, 0 being the image; returns its layer's number."""
+        number: int = self.map.add(parent, layer)
+        self._layers[number] = parent, version_id, layer
+        return number
+
+    def path(self, layer: int) -> list[tuple[int, VersionId, Layer]]:
+        """What leads from the image, exclusive, to `layer`: numbers, versions and deltas, oldest first."""
+        path = []
+        while layer:
+            parent, version_id, delta = self._layers[layer]
+            path.append((layer, version_id, delta))
+            layer = parent
+        return path[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVersion:
+    """One version in memory. It stays readable for whoever has it, whatever is dropped or installed meanwhile.
+
+    Attributes:
+        id: its number and, in checkpoint format version 2, its unique id.
+        tree, layer: where it is.
+        lineage: what a delta on top of it says before its own id: from the presumed last snapshot to the version
+            before this one. Empty: this is the first version, or one that is a full snapshot.
+        digest: of its file; None where the unique id tells enough, and for version 0.
+        committed: whether this provider wrote it.
+    """
+
+    id: VersionId
+    tree: LayerTree
+    layer: int
+    lineage: tuple[VersionId, ...] = ()
+    digest: FileDigest | None = None
+    committed: bool = False
+    # Which run of the version it is: kept when it moves to a new map, and by nothing else.
+    run: object = field(default_factory=object)
+
+    def deltas(self) -> list[tuple[VersionId, Layer]]:
+        """What was committed since the tree's image, oldest first: the last is this version, if it is not the image."""
+        return [(version_id, layer) for _, version_id, layer in self.tree.path(self.layer)]
+
+
+class Versions:
+    """Which versions are in memory: of the last `max_retained` version numbers that were used, every attempt.
+
+    Threads share it. Nothing here takes long under the lock: a commit's own layer is added without it.
+
+    Attributes:
+        confirmed: the last (version, id) that a store was opened at: what the driver chose. It and its lineage are
+            committed for good; another attempt of the same version number has lost.
+        busy: what maintenance yields to.
+    """
+
+    def __init__(self, max_retained: int) -> None:
+        self.confirmed: VersionId | None = None
+        self.busy = Busy()
+        self._max_retained = max_retained
+        self._held: dict[VersionId, HeldVersion] = {}
+        self._recent: list[int] = []  # version numbers, the one used last at the end
+        self._snapshots: set[VersionId] = set()
+        self._lock = threading.Lock()
+
+    def held(self) -> list[HeldVersion]:
+        """All that are held, by version number; attempts of one number in the order of their commits."""
+        with self._lock:
+            return sorted(self._held.values(), key=lambda version: version.id[0])
+
+    def find(self, version_id: VersionId) -> HeldVersion | None:
+        """The version if it is held, which now counts as used."""
+        with self._lock:
+            found = self._held.get(version_id)
+            if found is not None:
+                self._use(version_id[0])
+            return found
+
+    def add(self, version: HeldVersion) -> None:
+        """Holds a version that was loaded."""
+        with self._lock:
+            self._hold(version)
+
+    def append(
+        self,
+        base: HeldVersion,
+        layer: Layer,
+        version_id: VersionId,
+        digest: FileDigest | None = None,
+        *,
+        full_snapshot: bool = False,
+        committed: bool = True,
+    ) -> HeldVersion:
+        """Holds a version that is `layer` on top of `base`, wherever that has moved to. Costs the layer's records."""
+        lineage = () if full_snapshot else self.lineage_after(base)
+        while True:
+            with self._lock:
+                on = self._current(base)
+            number = on.tree.add(on.layer, layer, version_id)
+            version = HeldVersion(version_id, on.tree, number, lineage, digest, committed)
+            with self._lock:
+                if self._current(base) is not on:
+                    continue  # it moved meanwhile
+                if version_id in self._held and version_id[1] is None:
+                    self._forget(v for v in self._held if v[0] > version_id[0])  # they build on the earlier run
+                if full_snapshot:
+                    self._snapshots.add(version_id)
+                self._hold(version)
+                return version
+
+    def drop(self, version: HeldVersion) -> None:
+        """Lets go of a version, and of whatever else shares its tree."""
+        with self._lock:
+            self._forget(v for v, held in self._held.items() if held.tree is version.tree)
+
+    def clear(self) -> None:
+        """Lets go of all."""
+        with self._lock:
+            self._held.clear()
+            self._recent.clear()
+
+    def lineage_after(self, base: HeldVersion) -> tuple[VersionId, ...]:
+        """The lineage of a version on top of `base`: from the last snapshot known to exist up to `base`."""
+        if base.id[0] == 0:
+            return ()
+        items = (*base.lineage, base.id)
+        known = [i for i, item in enumerate(items) if item in self._snapshots]
+        return items[known[-1] :] if known else items
+
+    def deltas_since_snapshot(self, version: HeldVersion) -> int:
+        """How many deltas follow the last snapshot that is known to exist, or that the lineage presumes."""
+        if version.id[0] == 0:
+            return 0
+        first = self.lineage_after(version)[0]
+        presumed_delta = first[0] == 1 and first not in self._snapshots
+        return version.id[0] - first[0] + presumed_delta
+
+    def note_snapshot(self, version_id: VersionId) -> None:
+        """A snapshot of that version exists: it was uploaded, or loaded from."""
+        with self._lock:
+            # Lineages begin at the newest: of older ones only those that an attempt may still go back to matter.
+            self._snapshots = {*sorted(self._snapshots, key=lambda item: item[0])[-MAX_ATTEMPTS:], version_id}
+
+    def install(self, image: Image, image_id: VersionId, top: Layer | Image) -> bool:
+        """Moves a version and all that was committed on top of it to a new map over an image of that version.
+
+        The layers are added off the lock, those too that are committed meanwhile. Versions before it and other attempts
+        stay where they are, and stores in flight go on with the map they have.
+
+        Args:
+            image: everything that the version holds.
+            image_id: the version.
+            top: the last thing that was merged into the image: a layer of `HeldVersion.deltas`, or the image before
+                (`HeldVersion.tree.image`) where there was no layer.
+
+        Returns:
+            Whether a held version moved.
+        """
+        tree = LayerTree(image, image_id)
+        moved: dict[tuple[LayerTree, int], int] = {}
+        while True:
+            versions = self.held()
+            for version in versions:
+                _move(version, top, tree, moved)
+            with self._lock:
+                if any(held not in versions for held in self._held.values()):
+                    continue  # committed, loaded or moved meanwhile
+                found = False
+                for version in versions:
+                    number = moved.get((version.tree, version.layer))
+                    if number is not None and self._held.get(version.id) is version:
+                        self._held[version.id] = replace(version, tree=tree, layer=number)
+                        found = True
+                return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all maps and images that are held; of a mapped image they are the page cache's."""
+        trees = {id(held.tree): held.tree for held in self.held()}
+        return sum(tree.map.nbytes + tree.image.nbytes for tree in trees.values())
+
+    def after_fork(self) -> None:
+        """In a forked child: no thread is left that could hold the lock."""
+        self._lock = threading.Lock()
+        self.busy = Busy()
+
+    def _current(self, base: HeldVersion) -> HeldVersion:
+        held = self._held.get(base.id)
+        return base if held is None or held.run is not base.run else held
+
+    def _hold(self, version: HeldVersion) -> None:
+        number = version.id[0]
+        self._held[version.id] = version
+        self._use(number)
+        attempts = [v for v in self._held if v[0] == number and v != self.confirmed]
+        self._forget(attempts[:-MAX_ATTEMPTS])
+
+    def _use(self, number: int) -> None:
+        if number in self._recent:
+            self._recent.remove(number)
+        self._recent.append(number)
+        over = set(self._recent[: max(0, len(self._recent) - self._max_retained)])
+        if over:
+            self._forget(v for v in self._held if v[0] in over)
+
+    def _forget(self, ids: Iterable[VersionId]) -> None:
+        for version_id in list(ids):
+            del self._held[version_id]
+        left = {v[0] for v in self._held}
+        self._recent = [number for number in self._recent if number in left]
+
+
+def _move(version: HeldVersion, top: Layer | Image, tree: LayerTree, moved: dict[tuple[LayerTree, int], int]) -> None:
+    """Adds to `tree` what leads from `top` to the version, as far as that is not there; `moved` tells where it went."""
+    old = version.tree
+    at = 0 if old.image is top else None
+    if at is not None:
+        moved[old, 0] = 0
+    for number, version_id, layer in old.path(version.layer):
+        if layer is top:
+            at = moved[old, number] = 0
+        elif at is not None:
+            if (old, number) not in moved:
+                moved[old, number] = tree.add(at, layer, version_id)
+            at = moved[old, number]
