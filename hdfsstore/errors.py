@@ -72,5 +72,9 @@ class CheckpointIdMismatchError(StateStoreError):
     """A unique id is not the one that the log, or the file, holds for that version; the message has both."""
 
 
+class BatchAlreadyLoggedError(StateStoreError):
+    """The log has an entry of that batch: entries are written once. Another run of the query may have written it."""
+
+
 class ImageDamagedError(CorruptFileError):
     """A block of a local image does not match its checksum: the image is dropped and built anew."""

@@ -12,10 +12,10 @@ from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
-from hdfsstore.checkpoint.json_files import Text, read_text
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
+from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.state_reader import StateReader
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
@@ -104,14 +104,13 @@ class Checkpoint:
         """
         path = f"{self.path}/metadata"
         try:
-            lines = read_text(self._fs, path)
+            return read_query_id(self._fs, path)
         except FileNotFoundError:
             raise CheckpointNotFoundError(
                 "the checkpoint lacks this file, which holds the query's id",
                 path,
                 remedy="Was it copied whole? The rest can be read all the same",
             ) from None
-        return Text("\n".join(line.text for line in lines), path, 0).json_object().string("id")
 
     @property
     def batches(self) -> list[Batch]:

@@ -9,14 +9,18 @@ CommitLog.scala in Spark.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.json_files import JsonObject, Text, read_versioned
-from hdfsstore.checkpoint.metadata_log import NUMBER
+from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
+from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
+from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
+from hdfsstore.fs import Location, resolve
+from hdfsstore.state.provider import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3
 
@@ -46,6 +50,17 @@ def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
     )
 
 
+def encode_commit_log(entry: CommitLogEntry) -> bytes:
+    """The file of an entry, in its version, as Spark writes it."""
+    fields: dict[str, Any] = {"nextBatchWatermarkMs": entry.next_watermark_ms}
+    # Version 3 is there for the sinks and lacks the ids where the state has none.
+    if entry.version == 2 or entry.state_unique_ids:
+        fields["stateUniqueIds"] = {str(operator): ids for operator, ids in entry.state_unique_ids.items()}
+    if entry.version == 3:
+        fields["sinkMetadataMap"] = entry.sinks
+    return encode_versioned(entry.version, dump_json(fields))
+
+
 def _unique_ids(fields: JsonObject) -> dict[int, list[list[str]]]:
     ids: dict[int, list[list[str]]] = {}
     for operator_id, partitions in fields.plain("stateUniqueIds").items():
@@ -59,3 +74,141 @@ def _is_list_of_string_lists(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(part, list) and all(isinstance(item, str) for item in part) for part in value
     )
+
+
+class CommitLog:
+    """The commit log of a checkpoint, as the one driver that writes it sees it: which version of each store counts.
+
+    An entry is written once and never replaced. It is checked before: every partition has to have reported, and each
+    has to have started from the version that the log holds for it, whichever other attempts there were.
+
+    Args:
+        location: the checkpoint, as Checkpoint takes it; its folder `commits` is made with the first entry.
+        checkpoint_format_version: 2, entries with unique ids; or 1, without, as Spark's default is.
+        num_partitions: of each operator, where it is known; else those of the batch before are expected.
+    """
+
+    def __init__(
+        self, location: Location, *, checkpoint_format_version: int = 2, num_partitions: int | None = None
+    ) -> None:
+        if checkpoint_format_version not in (1, 2):
+            raise ValueError(f"checkpoint_format_version is 1 or 2, not {checkpoint_format_version}")
+        self._fs, path = resolve(location)
+        self._folder = f"{path}/commits"
+        self._log: MetadataLog[CommitLogEntry] = MetadataLog(self._fs, self._folder, read_commit_log)
+        self._format = checkpoint_format_version
+        self._num_partitions = num_partitions
+
+    def add(
+        self,
+        batch_id: int,
+        next_watermark_ms: int,
+        infos: Mapping[int, Mapping[int, Sequence[StateStoreCheckpointInfo]]],
+    ) -> CommitLogEntry:
+        """Writes the entry of a batch, which commits it.
+
+        Args:
+            batch_id: its number; the stores' versions are one more.
+            next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
+            infos: operator id -> partition -> what its chosen task reported of each of its stores, in their order.
+
+        Raises:
+            BatchAlreadyLoggedError: the log has an entry of the batch.
+            CheckpointIdMismatchError: a task started from another version than the one that the log holds.
+            MissingFileError: the entry of the batch before, which the ids are checked against, is not there.
+            StateStoreError: a partition has not reported, or reported something else than this batch's version.
+        """
+        path = f"{self._folder}/{batch_id}"
+        before = self._ids_before(batch_id)
+        if before and set(infos) != set(before):
+            raise StateStoreError(
+                f"operators {sorted(infos)} have reported; the batch before has {sorted(before)}", path
+            )
+        for operator_id, partitions in infos.items():
+            self._check(path, batch_id, operator_id, partitions, before.get(operator_id))
+        ids = {}
+        if self._format > 1:
+            ids = {
+                operator_id: [
+                    [info.checkpoint_unique_id or "" for info in infos[operator_id][i]] for i in sorted(parts)
+                ]
+                for operator_id, parts in sorted(infos.items())
+            }
+        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {})
+        self._log.add(batch_id, encode_commit_log(entry))
+        return entry
+
+    def get(self, batch_id: int) -> CommitLogEntry | None:
+        """The entry of a batch; None where it is not committed, or purged."""
+        try:
+            return read_commit_log(self._fs, f"{self._folder}/{batch_id}")
+        except FileNotFoundError:
+            return None
+
+    def latest(self) -> tuple[int, CommitLogEntry] | None:
+        """The newest committed batch and its entry; None in a new log."""
+        return self._log.latest()
+
+    def purge(self, before: int) -> None:
+        """Deletes the entries of all batches before that one."""
+        self._log.purge(before)
+
+    def _ids_before(self, batch_id: int) -> dict[int, list[list[str]]]:
+        """The ids that the batch has to start from; none in the first one, and where version 1 wrote the one before."""
+        if batch_id == 0:
+            return {}
+        entry = self.get(batch_id - 1)
+        if entry is not None:
+            return entry.state_unique_ids
+        if self._format == 1:
+            return {}
+        raise MissingFileError(
+            f"batch {batch_id} cannot be committed: this entry, of the batch before it, is not there",
+            f"{self._folder}/{batch_id - 1}",
+            remedy="Commit the batches in their order, and purge none that is the newest",
+        )
+
+    def _check(
+        self,
+        path: str,
+        batch_id: int,
+        operator_id: int,
+        partitions: Mapping[int, Sequence[StateStoreCheckpointInfo]],
+        before: list[list[str]] | None,
+    ) -> None:
+        """Raises unless what an operator's tasks reported fits together, and fits the batch before."""
+        operator = f"operator {operator_id}"
+        expected = len(before) if before else self._num_partitions or max(partitions, default=0) + 1
+        if set(partitions) != set(range(expected)):
+            raise StateStoreError(
+                f"{operator} has {expected} partitions, and {sorted(partitions)} have reported",
+                path,
+                remedy="Every partition has to commit its version, with updates or without: run the batch again",
+            )
+        for partition_id, infos in partitions.items():
+            bases: list[str | None] = list(before[partition_id]) if before else [None] * len(partitions[0])
+            where = f"{operator}, partition {partition_id}"
+            if len(infos) != len(bases):
+                raise StateStoreError(f"{where} has {len(bases)} stores, and {len(infos)} have reported", path)
+            for info, base in zip(infos, bases, strict=True):
+                if (info.partition_id, info.version) != (partition_id, batch_id + 1):
+                    raise StateStoreError(
+                        f"{where} has reported version {info.version} of partition {info.partition_id}; batch "
+                        f"{batch_id} writes version {batch_id + 1}",
+                        path,
+                    )
+                if (info.checkpoint_unique_id is not None) != (self._format > 1):
+                    raise CheckpointIdMismatchError(
+                        f"{where} has reported the unique id {info.checkpoint_unique_id}; this log is of checkpoint "
+                        f"format version {self._format}",
+                        path,
+                        remedy="Give the providers and the log one and the same checkpoint_format_version",
+                    )
+                # In format 1 a task knows no ids: it may start from a version with one, and says so only if it does.
+                if info.base_checkpoint_unique_id != base and (self._format > 1 or info.base_checkpoint_unique_id):
+                    raise CheckpointIdMismatchError(
+                        f"{where} has started from version {batch_id} with the unique id "
+                        f"{info.base_checkpoint_unique_id}, and the log holds {base} for it",
+                        path,
+                        remedy="Another attempt was chosen in the batch before: run this one again from its version",
+                    )

@@ -145,6 +145,11 @@ def read_versioned(
     return version, lines[1:]
 
 
+def encode_versioned(version: int, *lines: str) -> bytes:
+    """The content of a log file: its version and the lines after it, with no end of line after the last."""
+    return "\n".join((f"v{version}", *lines)).encode()
+
+
 def parse_version(text: str, path: str, newest_version: int) -> int:
     """The number of `v<number>`, 1 at least."""
     found = _VERSION.fullmatch(text)

@@ -10,7 +10,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
+from hdfsstore.errors import BatchAlreadyLoggedError
 from hdfsstore.fs import list_folder
+from hdfsstore.publish import publish, remove
 
 T = TypeVar("T")
 
@@ -29,7 +31,10 @@ class Listing:
 
 
 class MetadataLog(Generic[T]):
-    """Reads a log, each of its files once. Other names than numbers (side files, `.4.<uuid>.tmp`) are no batches."""
+    """A log, whose files are each written once and read once.
+
+    Other names than numbers (side files, `.4.<uuid>.tmp`) are no batches.
+    """
 
     def __init__(self, fs: FileSystem, folder: str, read: Callable[[FileSystem, str, Collection[str]], T]) -> None:
         self._fs = fs
@@ -65,6 +70,37 @@ class MetadataLog(Generic[T]):
         with ThreadPoolExecutor(_READERS, thread_name_prefix="hdfsstore-log") as pool:
             entries = pool.map(lambda batch_id: self.read(listing, batch_id), wanted)
             return {batch_id: entry for batch_id, entry in zip(wanted, entries, strict=True) if entry is not None}
+
+    def latest(self) -> tuple[int, T] | None:
+        """The newest batch and its entry; None in a log without any."""
+        listing = self.list()
+        for batch_id in reversed(listing.files):
+            entry = self.read(listing, batch_id)
+            if entry is not None:
+                return batch_id, entry
+        return None
+
+    def add(self, batch_id: int, content: bytes) -> None:
+        """Writes the file of a batch, whole or not at all.
+
+        Raises:
+            BatchAlreadyLoggedError: it is there already.
+        """
+        path = f"{self._folder}/{batch_id}"
+        try:
+            publish(self._fs, path, content, overwrite=False)
+        except FileExistsError:
+            raise BatchAlreadyLoggedError(
+                f"batch {batch_id} is in this log already, and an entry is never replaced",
+                path,
+                remedy="Does another run of the query write to the same checkpoint? Only one may",
+            ) from None
+
+    def purge(self, before: int) -> None:
+        """Deletes the files of all batches before that one."""
+        listing = self.list()
+        paths = [info.path for batch_id, info in listing.files.items() if batch_id < before]
+        remove(self._fs, paths, listing.names)
 
 
 def _key(info: FileInfo) -> _Key:

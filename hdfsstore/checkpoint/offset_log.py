@@ -20,7 +20,8 @@ from typing import Any
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.json_files import Text, read_versioned
+from hdfsstore.checkpoint.json_files import Text, encode_versioned, read_versioned
+from hdfsstore.codecs.spark_json import dump_json
 
 NEWEST_VERSION = 2
 _NO_OFFSET = "-"
@@ -72,6 +73,20 @@ def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
         fields.plain("sourceMetadataInfo"),
         fields.plain("controlBatchInfo"),
     )
+
+
+def encode_offset_log(entry: OffsetLogEntry) -> bytes:
+    """The file of an entry, version 1 or 2, as Spark writes it."""
+    fields: dict[str, Any] = {"batchWatermarkMs": entry.watermark_ms, "batchTimestampMs": entry.timestamp_ms}
+    if entry.conf:
+        fields["conf"] = entry.conf
+    sources = [_NO_OFFSET if offset is None else offset for offset in entry.offsets]
+    if entry.version > 1:
+        fields["sourceMetadataInfo"] = entry.source_metadata
+        if entry.control_batch:
+            fields["controlBatchInfo"] = entry.control_batch
+        sources = [f"{source_id}:{offset}" for source_id, offset in zip(entry.source_ids, sources, strict=True)]
+    return encode_versioned(entry.version, dump_json(fields), *sources)
 
 
 def _source_and_offset(line: Text) -> tuple[str, str]:

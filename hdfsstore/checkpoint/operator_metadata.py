@@ -8,7 +8,7 @@
     {"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
      "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}
 
-In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" in Spark 4.0.0), absolute
+In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" before 4.0.0), absolute
 and with a scheme as the writer saw them. OperatorStateMetadata.scala in Spark.
 """
 
@@ -20,8 +20,9 @@ from typing import Any
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.json_files import JsonObject, Text, read_versioned
+from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.codecs.spark_json import dump_json
 
 NEWEST_VERSION = 2
 
@@ -58,6 +59,32 @@ def read_operator_metadata(
         return _read(fs, f"{operator_folder}/_metadata/metadata", None)
     except FileNotFoundError:
         return None
+
+
+def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, operator_uri: str) -> bytes:
+    """The file of an operator: version 2 where its stores have schema files of their own, else 1.
+
+    Args:
+        operator_uri: `<checkpoint>/state/<op>` with its scheme, which the paths of the schema files start with.
+    """
+    version = 2 if any(store.schema_files for store in metadata.stores) else 1
+    stores = []
+    for store in metadata.stores:
+        fields: dict[str, Any] = {
+            "storeName": store.name,
+            "numColsPrefixKey": store.num_cols_prefix_key,
+            "numPartitions": store.num_partitions,
+        }
+        if version == 2:
+            fields["stateSchemaFilePaths"] = [f"{operator_uri}/_stateSchema/{file}" for file in store.schema_files]
+        stores.append(fields)
+    content: dict[str, Any] = {
+        "operatorInfo": {"operatorId": operator_id, "operatorName": metadata.name},
+        "stateStoreInfo": stores,
+    }
+    if version == 2:
+        content["operatorPropertiesJson"] = dump_json(metadata.properties)
+    return encode_versioned(version, dump_json(content))
 
 
 def _read(fs: FileSystem, path: str, siblings: Collection[str] | None) -> OperatorMetadata:

@@ -11,8 +11,8 @@
     version 2      utf "v2" | json key schema | json value schema
     version 3      utf "v3" | int32 BE number of families | for each of them
                        utf name
-                       int16 BE key schema id, not in Spark 4.0.0 | json key schema
-                       int16 BE value schema id, not in Spark 4.0.0 | json value schema
+                       int16 BE key schema id, not before 4.0.0 | json key schema
+                       int16 BE value schema id, not before 4.0.0 | json value schema
                        json key encoder | json user key schema, "{    }" = none
 
 SchemaHelper.scala in Spark; Java's DataInput for modified UTF-8.
@@ -20,18 +20,25 @@ SchemaHelper.scala in Spark; Java's DataInput for modified UTF-8.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.json_files import Text, parse_version
-from hdfsstore.codecs.types import StructType, parse_type
+from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.codecs.types import StructType, parse_type, to_json
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs import read_file
 
 NEWEST_VERSION = 3
 DEFAULT_FAMILY = "default"
+_NO_USER_KEY = "{    }"
+# The bytes of a utf, and the UTF-16 units that Spark puts into one.
+_MAX_UTF = 65535
+_SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,56 @@ def parse_state_schema(data: bytes, path: str) -> list[ColumnFamily]:
             return _families(reader, with_ids=False)
         except CorruptFileError as other:
             raise max(error, other, key=lambda e: e.offset or 0) from None
+
+
+def encode_state_schema(families: Sequence[ColumnFamily], version: int) -> bytes:
+    """A schema file as Spark writes it.
+
+    Args:
+        families: one, in version 2, of which only the types are kept.
+        version: 2 or 3. Spark itself writes version 1 in its tests only.
+    """
+    out = [_utf(f"v{version}")]
+    if version < NEWEST_VERSION:
+        (family,) = families
+        out += [_json(to_json(family.key_type)), _json(to_json(family.value_type))]
+        return b"".join(out)
+    out.append(len(families).to_bytes(4, "big"))
+    for family in families:
+        user_key = _NO_USER_KEY if family.user_key_type is None else to_json(family.user_key_type)
+        out += [_utf(family.name), family.key_schema_id.to_bytes(2, "big"), _json(to_json(family.key_type))]
+        out += [family.value_schema_id.to_bytes(2, "big"), _json(to_json(family.value_type))]
+        out += [_json(dump_json(family.key_encoder)), _json(user_key)]
+    return b"".join(out)
+
+
+def _json(text: str) -> bytes:
+    units = _SUPPLEMENTARY.sub(_surrogates, text)
+    pieces = _pieces(units, _MAX_UTF)
+    if any(len(piece) > _MAX_UTF for piece in pieces):  # Spark fails here
+        pieces = _pieces(units, _MAX_UTF // 3)
+    return b"".join([len(pieces).to_bytes(4, "big"), *map(_counted, pieces)])
+
+
+def _pieces(units: str, size: int) -> list[bytes]:
+    return [_modified_utf8(units[at : at + size]) for at in range(0, len(units), size)]
+
+
+def _utf(text: str) -> bytes:
+    return _counted(_modified_utf8(_SUPPLEMENTARY.sub(_surrogates, text)))
+
+
+def _counted(data: bytes) -> bytes:
+    return len(data).to_bytes(2, "big") + data
+
+
+def _modified_utf8(units: str) -> bytes:
+    return units.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+
+
+def _surrogates(character: re.Match[str]) -> str:
+    above = ord(character[0]) - 0x10000
+    return chr(0xD800 + (above >> 10)) + chr(0xDC00 + (above & 0x3FF))
 
 
 def _families(reader: _Reader, with_ids: bool) -> list[ColumnFamily]:

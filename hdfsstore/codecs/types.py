@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import SchemaMismatchError
 
 # Deeper types than people write; every walk over them is a recursion.
@@ -303,7 +304,7 @@ def parse_type(value: str | Mapping[str, Any]) -> DataType:
 
 def to_json(type_: DataType) -> str:
     """Spark's compact JSON of a type."""
-    return json.dumps(type_.json_value, separators=(",", ":"), ensure_ascii=False)
+    return dump_json(type_.json_value)
 
 
 def _parse(value: Any, path: str, collations: Mapping[str, str], depth: int) -> DataType:

@@ -64,7 +64,7 @@ def schema_v2(key: str = KEY, value: str = VALUE) -> bytes:
 
 
 def schema_v3(*names: str, ids: tuple[int, int] | None, user_key: str = "{    }") -> bytes:
-    """With the schema ids of Spark 4.3, or without them as in 4.0.0."""
+    """With the schema ids of Spark 4.0.0 and later, or without them as in its previews."""
     key_id, value_id = (b"", b"") if ids is None else (number.to_bytes(2, "big") for number in ids)
     encoder = '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":1}'
     families = [

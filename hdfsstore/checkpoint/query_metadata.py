@@ -1,0 +1,28 @@
+"""The query's id, `<checkpoint>/metadata`, the same over all its restarts.
+
+    {"id":"6e14c4e5-3a0c-4d9e-9f26-6a2a6d3d9c5b"}
+
+StreamMetadata.scala in Spark.
+"""
+
+from __future__ import annotations
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore.checkpoint.json_files import Text, read_text
+from hdfsstore.codecs.spark_json import dump_json
+
+
+def read_query_id(fs: FileSystem, path: str) -> str:
+    """The id that the file holds.
+
+    Raises:
+        FileNotFoundError, CorruptFileError.
+    """
+    lines = read_text(fs, path)
+    return Text("\n".join(line.text for line in lines), path, 0).json_object().string("id")
+
+
+def encode_query_metadata(query_id: str) -> bytes:
+    """The file of a query."""
+    return dump_json({"id": query_id}).encode()
