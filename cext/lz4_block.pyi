@@ -25,8 +25,22 @@ class Lz4BlockReader:
             CorruptFileError: with the offset of the damaged block in the compressed file.
         """
 
-def compress(data: Buffer) -> bytes:
-    """data as an lz4-java block stream of 32 KiB blocks, raw ones where lz4 does not make them smaller."""
+class Lz4BlockWriter:
+    """Encodes one lz4-java block stream of 32 KiB blocks, raw ones where lz4 does not make them smaller.
+
+    For one thread at a time; the GIL is released while blocks are encoded. What a call returns takes the room of what
+    it was given until it is cut to its size, so give a large content in parts.
+
+    Args:
+        portable: encode by python-lz4's own function, which works everywhere and is slower.
+    """
+
+    def __init__(self, *, portable: bool = False) -> None: ...
+    def write(self, data: Buffer) -> bytes:
+        """The blocks that these bytes complete."""
+
+    def finish(self) -> bytes:
+        """The last block and the end mark; what is written after it begins another stream."""
 
 def xxhash32(data: Buffer, seed: int = 0) -> int:
     """xxHash32, the checksum of the blocks."""

@@ -16,6 +16,7 @@ import lz4.block
 from hdfsstore.errors import CorruptFileError
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint8_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -46,17 +47,20 @@ cdef int decompress_by_python(const char* source, char* target, int size, int ca
     return <int> len(decoded)
 
 
-cdef Decompress fastest() except NULL:
-    # python-lz4's function is liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
-    # threads a third of their speed. Where its module shows liblz4's symbols (ELF, Mach-O), we call that directly.
+cdef void* symbol_of(str name):
+    # python-lz4's functions are liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
+    # threads a third of their speed. Where its module shows liblz4's symbols (ELF, Mach-O), we call those directly.
     try:
-        symbol = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
+        symbol = getattr(ctypes.CDLL(lz4.block._block.__file__), name)
     except (AttributeError, OSError):
-        return decompress_by_python
-    return <Decompress> <uintptr_t> ctypes.cast(symbol, ctypes.c_void_p).value
+        return NULL
+    return <void*> <uintptr_t> ctypes.cast(symbol, ctypes.c_void_p).value
 
 
-cdef Decompress decompress_safe = fastest()
+cdef void* fastest_decompress = symbol_of("LZ4_decompress_safe")
+cdef Decompress decompress_safe = (
+    <Decompress> fastest_decompress if fastest_decompress != NULL else decompress_by_python
+)
 
 
 cdef struct Block:
@@ -255,26 +259,7 @@ cdef class Lz4BlockReader:
         return size
 
 
-def compress(data):
-    cdef uint8_t[HEADER_SIZE] header
-    cdef const uint8_t[::1] block
-    cdef bytes body
-    parts = []
-    whole = memoryview(data).cast("B")
-    memcpy(header, MAGIC, 8)
-    for start in range(0, len(whole), BLOCK_SIZE):
-        block = whole[start:start + BLOCK_SIZE]
-        body = lz4.block.compress(block, store_size=False)
-        header[8] = LZ4 | BLOCK_SIZE_NIBBLE
-        if len(body) >= len(block):
-            body = bytes(block)
-            header[8] = RAW | BLOCK_SIZE_NIBBLE
-        store_le32(header + 9, <uint32_t> len(body))
-        store_le32(header + 13, <uint32_t> len(block))
-        store_le32(header + 17, xxh32(&block[0], len(block), SEED) & CHECK_MASK)
-        parts += (header[:HEADER_SIZE], body)
-    parts += (MAGIC, bytes((RAW | BLOCK_SIZE_NIBBLE,)), bytes(12))
-    return b"".join(parts)
+include "lz4_block_writer.pxi"
 
 
 def xxhash32(data, uint32_t seed=0):

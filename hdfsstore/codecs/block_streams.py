@@ -137,14 +137,56 @@ def _varint(data: bytes) -> int | None:
     return None
 
 
-def compress_snappy(data: Buffer) -> bytes:
-    """data as a snappy-java stream of 32 KiB blocks."""
-    codec = pa.Codec("snappy")
-    parts = [_SNAPPY_MAGIC, struct.pack(">ii", _SNAPPY_VERSION, _SNAPPY_VERSION)]
-    for block in _blocks(data, _SNAPPY_BLOCK_SIZE):
-        body = codec.compress(block, asbytes=True)
-        parts += (struct.pack(">i", len(body)), body)
-    return b"".join(parts)
+class BlockWriter(ABC):
+    """Cuts what is written into blocks of one size, the last one shorter, and encodes each."""
+
+    def __init__(self, block_size: int, header: bytes = b"") -> None:
+        self._block_size = block_size
+        self._header = header
+        self._pending = bytearray()
+
+    def write(self, data: Buffer) -> bytes:
+        """What the blocks that these bytes complete are in the stream."""
+        rest = memoryview(data).cast("B")
+        parts = [self._take_header()]
+        if self._pending:
+            missing = self._block_size - len(self._pending)
+            self._pending += rest[:missing]
+            rest = rest[missing:]
+            if len(self._pending) == self._block_size:
+                parts.append(self._encode(memoryview(self._pending)))
+                self._pending = bytearray()
+        whole = len(rest) - len(rest) % self._block_size
+        for start in range(0, whole, self._block_size):
+            parts.append(self._encode(rest[start : start + self._block_size]))
+        self._pending += rest[whole:]
+        return b"".join(parts)
+
+    def finish(self) -> bytes:
+        """The last block."""
+        last = self._encode(memoryview(self._pending)) if self._pending else b""
+        self._pending = bytearray()
+        return self._take_header() + last
+
+    def _take_header(self) -> bytes:
+        header, self._header = self._header, b""
+        return header
+
+    @abstractmethod
+    def _encode(self, block: memoryview) -> bytes:
+        """One block, with what stands in front of it."""
+
+
+class SnappyWriter(BlockWriter):
+    """Writes snappy-java's stream of 32 KiB blocks."""
+
+    def __init__(self) -> None:
+        super().__init__(_SNAPPY_BLOCK_SIZE, _SNAPPY_MAGIC + struct.pack(">ii", _SNAPPY_VERSION, _SNAPPY_VERSION))
+        self._codec = pa.Codec("snappy")
+
+    def _encode(self, block: memoryview) -> bytes:
+        body: bytes = self._codec.compress(block, asbytes=True)
+        return struct.pack(">i", len(body)) + body
 
 
 _LZF_RAW = b"ZV\0"
@@ -172,18 +214,14 @@ class LzfReader(BlockReader):
         return None
 
 
-def compress_lzf(data: Buffer) -> bytes:
-    """data as compress-lzf chunks, raw ones where LZF does not make them smaller."""
-    parts: list[bytes] = []
-    for block in _blocks(data, _LZF_MAX_BLOCK_SIZE):
+class LzfWriter(BlockWriter):
+    """Writes compress-lzf's chunks, raw ones where LZF does not make them smaller."""
+
+    def __init__(self) -> None:
+        super().__init__(_LZF_MAX_BLOCK_SIZE)
+
+    def _encode(self, block: memoryview) -> bytes:
         body = lzf.encode(block)
         if len(body) + 2 < len(block):
-            parts += (_LZF_COMPRESSED, struct.pack(">HH", len(body), len(block)), body)
-        else:
-            parts += (_LZF_RAW, struct.pack(">H", len(block)), bytes(block))
-    return b"".join(parts)
-
-
-def _blocks(data: Buffer, size: int) -> list[memoryview]:
-    whole = memoryview(data).cast("B")
-    return [whole[start : start + size] for start in range(0, len(whole), size)]
+            return _LZF_COMPRESSED + struct.pack(">HH", len(body), len(block)) + body
+        return _LZF_RAW + struct.pack(">H", len(block)) + block

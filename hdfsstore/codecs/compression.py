@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
-from hdfsstore._cext import lz4_block
-from hdfsstore.codecs.block_streams import LzfReader, Raw, SnappyReader, compress_lzf, compress_snappy
+from hdfsstore._cext.lz4_block import Lz4BlockReader, Lz4BlockWriter
+from hdfsstore.codecs.block_streams import LzfReader, LzfWriter, Raw, SnappyReader, SnappyWriter
 from hdfsstore.errors import CorruptFileError, StateStoreError
 
 if TYPE_CHECKING:
@@ -24,6 +24,16 @@ class Reader(Protocol):
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fills as much of the buffer as there is; 0 only at the end of the stream."""
+
+
+class Writer(Protocol):
+    """Makes one compressed stream, for one thread at a time."""
+
+    def write(self, data: Buffer, /) -> bytes:
+        """Takes the next bytes of the content, and returns what comes next in the stream: often nothing yet."""
+
+    def finish(self) -> bytes:
+        """The rest of the stream. Call it once, at the end."""
 
 
 class ZstdReader:
@@ -81,21 +91,62 @@ class _ZstdInput:
         """The caller of open_reader closes what it opened."""
 
 
-def _compress_zstd(data: Buffer) -> bytes:
-    compressed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
-    return compressed
+class ZstdWriter:
+    """Writes one zstd frame of level 1, which is pyarrow's default too; flushed before it ends, as Spark does."""
+
+    def __init__(self) -> None:
+        self._output = _ZstdOutput()
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(cast("io.IOBase", self._output), mode="w"), "zstd")
+
+    def write(self, data: Buffer) -> bytes:
+        """What zstd has made ready."""
+        self._stream.write(data)
+        return self._output.take()
+
+    def finish(self) -> bytes:
+        """The rest of the frame."""
+        self._stream.flush()
+        self._stream.close()
+        return self._output.take()
+
+
+class _ZstdOutput:
+    """What pyarrow.PythonFile asks of a file."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(data)
+        return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """All is in memory."""
+
+    def close(self) -> None:
+        """The bytes are still to be taken."""
 
 
 class _Codec(NamedTuple):
     reader: Callable[[Raw, str], Reader]
-    compress: Callable[[Buffer], bytes]
+    writer: Callable[[], Writer]
 
 
 _CODECS = {
-    "lz4": _Codec(lz4_block.Lz4BlockReader, lz4_block.compress),
-    "lzf": _Codec(LzfReader, compress_lzf),
-    "snappy": _Codec(SnappyReader, compress_snappy),
-    "zstd": _Codec(ZstdReader, _compress_zstd),
+    "lz4": _Codec(Lz4BlockReader, Lz4BlockWriter),
+    "lzf": _Codec(LzfReader, LzfWriter),
+    "snappy": _Codec(SnappyReader, SnappyWriter),
+    "zstd": _Codec(ZstdReader, ZstdWriter),
 }
 CODECS = tuple(_CODECS)
 
@@ -122,9 +173,24 @@ def open_reader(codec: str, raw: Raw, *, path: str) -> Reader:
     return _codec(codec, path).reader(raw, path)
 
 
+def open_writer(codec: str) -> Writer:
+    """A stream of compressed bytes in Spark's framing; with lz4 and zstd the bytes are Spark's own.
+
+    Args:
+        codec: one of CODECS, in any case, or the class name that Spark takes in its place.
+
+    Raises:
+        StateStoreError: there is no such codec.
+    """
+    return _codec(codec).writer()
+
+
 def compress(codec: str, data: Buffer) -> bytes:
     """data as Spark would write it with that codec."""
-    return _codec(codec).compress(data)
+    writer = open_writer(codec)
+    whole = memoryview(data).cast("B")
+    parts = [writer.write(whole[start : start + _WINDOW_SIZE]) for start in range(0, len(whole), _WINDOW_SIZE)]
+    return b"".join((*parts, writer.finish()))
 
 
 def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: int | None = None) -> bytes:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore import StateStoreError
-from hdfsstore._cext.lz4_block import Lz4BlockReader, xxhash32
-from hdfsstore.codecs.compression import CODECS, compress, decompress, open_reader
+from hdfsstore._cext.lz4_block import Lz4BlockReader, Lz4BlockWriter, xxhash32
+from hdfsstore.codecs.compression import CODECS, compress, decompress, open_reader, open_writer
 from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
 
 # Spark ends a state file by its own mark, so these two streams have none: cut between blocks, they are shorter streams.
@@ -212,12 +212,40 @@ def test_xxhash32_known_values():
 
 
 def test_lz4_layout_as_lz4_java_writes_it():
-    compressed = compress("lz4", RECORDS[:40_000] + NOISE[:20])
+    writer = Lz4BlockWriter(portable=True)  # liblz4 has two ways to compress, and python-lz4 is not Spark's
+    compressed = writer.write(RECORDS[:40_000] + NOISE[:20]) + writer.finish()
     first = lz4_body(RECORDS[:32_768])
     second = lz4_body(RECORDS[32_768:40_000] + NOISE[:20])
     assert compressed == block(first, RECORDS[:32_768]) + block(second, RECORDS[32_768:40_000] + NOISE[:20]) + END
     assert compress("lz4", NOISE[:20]) == block(NOISE[:20], NOISE[:20], 0x10) + END
     assert compress("lz4", b"") == END
+
+
+def test_lz4_raw_and_compressed_blocks_take_turns():
+    data = b"".join(part for i in range(20) for part in (NOISE[:32_768], bytes([i]) * 32_768)) + NOISE[:32_768]
+    for portable in (False, True):
+        writer = Lz4BlockWriter(portable=portable)
+        compressed = writer.write(data) + writer.finish()
+        assert len(compressed) < 21 * (32_768 + 400)
+        assert compressed.count(block(NOISE[:32_768], NOISE[:32_768], 0x10)) == 21
+        assert decompress("lz4", compressed) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(st.data())
+def test_however_it_is_written_the_stream_is_the_same(codec, data):
+    content = (RECORDS + NOISE)[: data.draw(st.integers(0, 350_000))]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)) | st.sampled_from([32_768, 65_535, 65_536]))))
+    writer = open_writer(codec)
+    parts = [writer.write(memoryview(content)[a:b]) for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    assert b"".join((*parts, writer.finish())) == compress(codec, content)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_writer_hands_out_what_is_ready(codec):
+    writer = open_writer(codec)
+    chance = random.Random(1)
+    assert sum(len(writer.write(chance.randbytes(100_000))) for _ in range(10)) > 700_000
 
 
 @pytest.mark.parametrize("portable", [False, True])

@@ -30,4 +30,7 @@ def test_every_state_file_decompresses_to_its_end_mark(checkpoint):
             content = decompress(codec, file.read_bytes(), path=str(file))
             # The end mark: int32 -1 of deltas and snapshots, the type byte 0 of changelog version 2.
             assert content.endswith((b"\xff\xff\xff\xff", b"\0") if kind == "changelog" else b"\xff\xff\xff\xff"), file
-            assert decompress(codec, compress(codec, content)) == content
+            again = compress(codec, content)
+            assert decompress(codec, again) == content
+            # snappy-java and compress-lzf find other matches than the libraries that write here.
+            assert codec not in ("lz4", "zstd") or again == file.read_bytes(), file
