@@ -1,0 +1,150 @@
+"""The file of one image: how it is written, and what is asked of it before it is mapped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import mmap
+import os
+import stat
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from hdfsstore._cext.versioned_map import Image, PrefixPlan  # type: ignore[import-not-found]
+from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
+from hdfsstore.state.local_eviction import IMAGE
+from hdfsstore.state.local_folder import create_file, open_file, remove_file, write_all
+
+log = logging.getLogger(__name__)
+
+VersionId: TypeAlias = tuple[int, str | None]
+
+_SEALED = 0o400
+# What opening says of a name that is no file of ours: a symlink, another user's, without rights, a folder, a socket.
+_NOT_OURS = (errno.ELOOP, errno.EPERM, errno.EACCES, errno.EISDIR, errno.ENXIO)
+_REMEDY = "It is built anew"
+
+
+def image_name(version_id: VersionId) -> str:
+    """`<version>[_<id>].image`.
+
+    Raises:
+        ValueError: the id is none: it would not be a file's name, or not that of an image.
+    """
+    version, unique_id = version_id
+    name = f"{version}.image" if unique_id is None else f"{version}_{unique_id}.image"
+    if version_of(name) != version_id:
+        raise ValueError(f"no version and unique id: {version_id!r}")
+    return name
+
+
+def version_of(name: str) -> VersionId | None:
+    """The version that the image of that name has; None where it is no such name."""
+    match = IMAGE.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+class ImageFile:
+    """A version's image in a store's folder, which every call is given as a file descriptor.
+
+    The image's metadata is JSON that says whose it is, and holds what the writer wants to know again:
+
+        {"store":{"checkpoint_root":...,"operator_id":0,...},"version":12,"id":"..." or null,"metadata":{...}}
+
+    Args:
+        folder_path: for messages.
+        store: the id of the store.
+        version_id: version and unique id.
+        prefix: what the image's prefix scans go by.
+    """
+
+    def __init__(
+        self, folder_path: str, store: Mapping[str, Any], version_id: VersionId, prefix: PrefixPlan | None
+    ) -> None:
+        self.name = image_name(version_id)
+        self.path = f"{folder_path}/{self.name}"
+        self._owner = {"store": dict(store), "version": version_id[0], "id": version_id[1]}
+        self._prefix = prefix
+
+    def open(self, folder: int) -> tuple[Image, dict[str, Any]] | None:
+        """The mapped image and its writer's metadata; None where there is none.
+
+        What is there but damaged, of an unknown format or not this image is unlinked, with a warning. Its blocks are
+        verified as they are touched.
+
+        Raises:
+            OSError: it cannot be opened or mapped, which says nothing of what it holds.
+        """
+        try:
+            return self._opened(folder)
+        except FileNotFoundError:
+            return None
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            log.warning("%s", error)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            log.warning("%s: %s. %s", self.path, error.strerror, _REMEDY)
+        remove_file(folder, self.name)
+        return None
+
+    def parts(self, image: Image, metadata: dict[str, Any]) -> list[pa.Buffer]:
+        """The bytes of the file, one buffer after the other."""
+        parts: list[pa.Buffer] = image.parts(json.dumps(self._owner | {"metadata": metadata}).encode())
+        return parts
+
+    def write(self, folder: int, parts: Sequence[pa.Buffer]) -> None:
+        """Writes the file under a temporary name and gives it its own, in place of what has it.
+
+        Never through a mapping: a full disk is then an error of a write and not the death of the process. Who has the
+        file that is replaced mapped keeps that one.
+
+        Raises:
+            OSError: there is no space, or no right to write; nothing is left of it.
+        """
+        temporary = f"{self.name}.{uuid.uuid4().hex}.tmp"
+        file = create_file(folder, temporary)
+        try:
+            try:
+                for part in parts:
+                    write_all(file, memoryview(part))
+                os.fchmod(file, _SEALED)
+            finally:
+                os.close(file)
+            os.rename(temporary, self.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            remove_file(folder, temporary)
+            raise
+
+    def _opened(self, folder: int) -> tuple[Image, dict[str, Any]]:
+        file = open_file(folder, self.name)
+        try:
+            info = os.fstat(file)
+            if stat.S_IMODE(info.st_mode) != _SEALED:
+                raise CorruptFileError(f"its mode is {stat.S_IMODE(info.st_mode):04o}", self.path, remedy=_REMEDY)
+            if info.st_size == 0:
+                raise CorruptFileError("it is empty", self.path, remedy=_REMEDY)
+            # From Python 3.13 on the mapping needs no file descriptor of its own.
+            options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+            mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
+            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._prefix)
+            metadata = self._metadata(image)
+            os.utime(file)
+        finally:
+            os.close(file)
+        return image, metadata
+
+    def _metadata(self, image: Image) -> dict[str, Any]:
+        try:
+            found = json.loads(image.metadata)
+            metadata: dict[str, Any] = found.pop("metadata")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise CorruptFileError(f"its metadata makes no sense: {error}", self.path, remedy=_REMEDY) from error
+        if found != self._owner:
+            raise CorruptFileError(f"it is the image of {found}", self.path, remedy=_REMEDY)
+        return metadata
