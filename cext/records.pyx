@@ -13,13 +13,13 @@ Value sizes that are no multiple of 8 (Spark before 2.3 left 4 stray bytes behin
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
 
 import pyarrow as pa
 
 from arrow_binary cimport BinaryValues, binary_values, is_null, size_of, value_of
-from byteorder cimport load_be32, load_le32, store_be32, store_le32
+from byteorder cimport load_be32, load_le32
 from crc32c_inline cimport crc32c_update
+from record_writer cimport write_put, write_size, write_tombstone
 
 from hdfsstore.errors import CorruptFileError
 
@@ -241,11 +241,8 @@ def encode_records(keys not None, values not None, *, bint row_checksums=False):
     """
     cdef BinaryValues k = binary_values(keys), v = binary_values(values)
     cdef Py_ssize_t i
-    cdef int64_t total = 4, extra = 4 if row_checksums else 0, key_size, value_size
-    cdef const uint8_t* key
-    cdef const uint8_t* value
+    cdef int64_t total = 4, extra = 4 if row_checksums else 0, value_size
     cdef uint8_t* out
-    cdef uint32_t crc = 0
     if k.length != v.length:
         raise ValueError(f"{k.length} keys and {v.length} values")
     for i in range(k.length):
@@ -259,38 +256,9 @@ def encode_records(keys not None, values not None, *, bint row_checksums=False):
     out = <uint8_t*> <uintptr_t> result.address
     with nogil:
         for i in range(k.length):
-            key_size = size_of(&k, i)
-            key = value_of(&k, i)
-            if row_checksums:
-                crc = crc32c_update(0, key, key_size)
             if is_null(&v, i):
-                out = put_size(out, key_size + extra)
-                if row_checksums:
-                    out = put_crc(out, crc)
-                out = put_size(put_bytes(out, key, key_size), -1)
-                continue
-            value_size = size_of(&v, i)
-            value = value_of(&v, i)
-            out = put_bytes(put_size(out, key_size), key, key_size)
-            out = put_size(out, value_size + extra)
-            if row_checksums:
-                out = put_crc(out, crc32c_update(crc, value, value_size))
-            out = put_bytes(out, value, value_size)
-        put_size(out, -1)
+                out = write_tombstone(out, value_of(&k, i), size_of(&k, i), row_checksums)
+            else:
+                out = write_put(out, value_of(&k, i), size_of(&k, i), value_of(&v, i), size_of(&v, i), row_checksums)
+        write_size(out, -1)
     return result
-
-
-cdef inline uint8_t* put_size(uint8_t* out, int64_t size) noexcept nogil:
-    store_be32(out, <uint32_t> size)
-    return out + 4
-
-
-cdef inline uint8_t* put_crc(uint8_t* out, uint32_t crc) noexcept nogil:
-    store_le32(out, crc)
-    return out + 4
-
-
-cdef inline uint8_t* put_bytes(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
-    if size:
-        memcpy(out, data, size)
-    return out + size

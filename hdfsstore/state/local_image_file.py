@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from hdfsstore._cext.versioned_map import Image, PrefixPlan  # type: ignore[import-not-found]
+from hdfsstore._cext.versioned_map import Image, PrefixPlan
 from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
 from hdfsstore.state.local_eviction import IMAGE
 from hdfsstore.state.local_folder import create_file, open_file, remove_file, write_all

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, ClassVar
 
-from hdfsstore._cext.versioned_map import Image, PrefixPlan  # type: ignore[import-not-found]
+from hdfsstore._cext.versioned_map import Image, PrefixPlan
 from hdfsstore.errors import StateStoreClosedError
 from hdfsstore.state.local_eviction import IN_USE, STORE_JSON, clean, evict, remove_leftovers
 from hdfsstore.state.local_folder import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from hdfsstore._cext.versioned_map import VersionedMap  # type: ignore[import-not-found]
+from hdfsstore._cext.versioned_map import VersionedMap
 from hdfsstore.codecs.records import FileKind
 from hdfsstore.state.hdfs.busy import Busy
 

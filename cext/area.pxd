@@ -1,0 +1,16 @@
+# Growing memory for the other modules, and prefetches.
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef extern from "area.h" nogil:
+    ctypedef struct Area:
+        uint8_t* data
+        int64_t capacity
+        int mapped
+
+    void area_free(Area* area) noexcept
+    bint area_resize(Area* area, int64_t size) noexcept
+    bint area_need(Area* area, int64_t size) noexcept
+    bint area_zeroed(Area* area, int64_t size) noexcept
+    void area_prefetch(const void* p) noexcept
+    void area_prefetch_to_write(const void* p) noexcept

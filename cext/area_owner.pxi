@@ -1,0 +1,97 @@
+# Areas as pyarrow buffers, and Arrow columns that grow.
+
+
+cdef class AreaOwner:
+    """Frees an area when the last buffer on it is gone."""
+
+    cdef Area area
+
+    def __dealloc__(self):
+        area_free(&self.area)
+
+
+cdef object buffer_of(Area* area, int64_t size):
+    """Gives the area away as a pyarrow buffer of its first `size` bytes."""
+    cdef AreaOwner owner = AreaOwner()
+    if size < area.capacity and not area_resize(area, size):
+        raise MemoryError
+    owner.area = area[0]
+    area[0] = Area(NULL, 0, 0)
+    return pa.foreign_buffer(<uintptr_t> owner.area.data, size, owner)
+
+
+cdef struct Column:
+    Area data
+    Area ends       # uint32, modulo 2 ** 32: no value is so large that its size could not be told from them
+    int64_t size
+    int64_t count
+
+
+cdef inline bint column_add(Column* column, const uint8_t* value, int32_t size) noexcept nogil:
+    """Appends a value (size -1: a null, or nothing)."""
+    if not area_need(&column.ends, 4 * (column.count + 2)):
+        return False
+    if column.count == 0:
+        (<uint32_t*> column.ends.data)[0] = 0
+    if size > 0:
+        if not area_need(&column.data, column.size + size):
+            return False
+        memcpy(column.data.data + column.size, value, size)
+        column.size += size
+    column.count += 1
+    (<uint32_t*> column.ends.data)[column.count] = <uint32_t> column.size
+    return True
+
+
+cdef void column_free(Column* column) noexcept nogil:
+    area_free(&column.data)
+    area_free(&column.ends)
+
+
+cdef object column_array(Column* column, validity, int64_t null_count):
+    """The column as a binary array, a large one where int32 offsets do not reach. Empties the column."""
+    cdef int64_t i, end = 0
+    cdef int64_t* wide
+    cdef const uint32_t* ends
+    if column.count == 0:
+        return pa.array([], pa.binary())
+    ends = <const uint32_t*> column.ends.data
+    kind = pa.binary()
+    if column.size > INT32_MAX:
+        kind = pa.large_binary()
+        offsets = pa.allocate_buffer(8 * (column.count + 1))
+        wide = <int64_t*> <uintptr_t> offsets.address
+        wide[0] = 0
+        with nogil:
+            for i in range(column.count):
+                end += <int64_t> (ends[i + 1] - ends[i])
+                wide[i + 1] = end
+        area_free(&column.ends)
+    else:
+        offsets = buffer_of(&column.ends, 4 * (column.count + 1))
+    values = buffer_of(&column.data, column.size)
+    count = column.count
+    column.size = column.count = 0
+    return pa.Array.from_buffers(kind, count, [validity, offsets, values], null_count)
+
+
+cdef int64_t longest(const BinaryValues* values) noexcept nogil:
+    """The size of the longest value, or something not above INT32_MAX - 8 where it must be below that."""
+    cdef int64_t i, most = 0
+    if values.length == 0:
+        return 0
+    if value_of(values, values.length - 1) + size_of(values, values.length - 1) - value_of(values, 0) <= INT32_MAX - 8:
+        return 0
+    for i in range(values.length):
+        most = max(most, size_of(values, i))
+    return most
+
+
+cdef BinaryValues checked_values(array, str what) except *:
+    """The values of an array that must not hold nulls, nor one that is too large for a record."""
+    cdef BinaryValues values = binary_values(array)
+    if values.validity != NULL:
+        raise ValueError(f"the {what} hold {array.null_count} nulls")
+    if longest(&values) > INT32_MAX - 8:
+        raise ValueError(f"one of the {what} is 2 GiB or more, which is more than the length field of a record holds")
+    return values

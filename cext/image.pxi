@@ -1,0 +1,132 @@
+cdef class Image:
+    """One version's whole state, immutable. Made by `Image.empty`, `Image.open` and `ImageBuilder.finish`."""
+
+    cdef ImageView view
+    cdef Plan plan
+    cdef Area records_area, index_area, checked_area
+    cdef int64_t records_size, index_size
+    cdef bytes kinds
+    cdef object buffer          # of a file: the whole of it
+    cdef str path
+    cdef PrefixIndex prefix_index
+    cdef readonly bytes metadata
+    cdef readonly int64_t num_keys
+
+    def __init__(self):
+        raise TypeError("use Image.open, Image.empty or ImageBuilder")
+
+    def __dealloc__(self):
+        area_free(&self.records_area)
+        area_free(&self.index_area)
+        area_free(&self.checked_area)
+
+    @property
+    def row_checksums(self):
+        return self.view.row_checksums
+
+    @property
+    def nbytes(self):
+        """Bytes of the records and the index, in memory or mapped."""
+        cdef int64_t prefixes = 0
+        if self.prefix_index is not None:
+            prefixes = prefixes_bytes(&self.prefix_index.prefixes)
+        return self.records_size + self.index_size + self.checked_area.capacity + prefixes
+
+    @property
+    def records(self):
+        """The records and their end mark as a pyarrow.Buffer: the uncompressed snapshot. Not verified, see `verify`."""
+        return self.section(self.view.records, self.records_size)
+
+    cdef section(self, const uint8_t* start, int64_t size):
+        if self.buffer is not None:
+            return self.buffer.slice(start - self.view.blocks + self.view.blocks_at, size)
+        return pa.foreign_buffer(<uintptr_t> start, size, self)
+
+    @staticmethod
+    def empty(*, bint row_checksums, prefix=None):
+        """The image of version 0."""
+        return ImageBuilder(row_checksums=row_checksums, prefix=prefix).finish()
+
+    @staticmethod
+    def open(buffer not None, str path not None, *, prefix=None):
+        """An image on the bytes of an image file, which are verified as they are touched.
+
+        Args:
+            buffer: a pyarrow.Buffer of the whole file.
+            path: of the file, for errors.
+            prefix: the plan of prefix_scan.
+
+        Raises:
+            CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
+            UnsupportedVersionError: the file is of another format version.
+        """
+        return open_image(buffer, path, prefix)
+
+    def verify(self):
+        """Verifies every block that was not touched yet.
+
+        Raises:
+            ImageDamagedError: a block does not match its checksum.
+        """
+        cdef Fault fault = Fault(NONE, 0)
+        with nogil:
+            if self.view.size:
+                touch(&self.view, self.view.blocks, self.view.size, &fault)
+        if fault.kind != NONE:
+            raise failure(&fault, self.path)
+
+    def readinto(self, uint8_t[::1] buffer not None, int64_t position):
+        """Copies verified bytes of the records, from `position` on, and returns how many; 0 at their end.
+
+        Raises:
+            ImageDamagedError: a block does not match its checksum.
+        """
+        cdef Fault fault = Fault(NONE, 0)
+        cdef int64_t size = min(<int64_t> buffer.shape[0], self.records_size - position)
+        if position < 0:
+            raise ValueError(f"position {position} is negative")
+        if size <= 0:
+            return 0
+        with nogil:
+            if touch(&self.view, self.view.records + position, size, &fault):
+                memcpy(&buffer[0], self.view.records + position, size)
+        if fault.kind != NONE:
+            raise failure(&fault, self.path)
+        return size
+
+    def parts(self, bytes metadata not None):
+        """The image file as buffers, one after the other.
+
+        Args:
+            metadata: what `Image.open` gives back; at most 1 MiB.
+        """
+        return image_parts(self, metadata)
+
+    cdef set_plan(self, prefix):
+        if prefix is None:
+            return
+        key_columns, kinds = prefix
+        self.kinds = bytes(kinds)
+        if not 0 < len(self.kinds) <= key_columns <= 1 << 20 or max(self.kinds) > 2:
+            raise ValueError(f"{prefix} is no prefix plan: (columns of the key, kinds of the first of them)")
+        self.plan = Plan(key_columns, len(self.kinds), <const uint8_t*> PyBytes_AS_STRING(self.kinds))
+
+    cdef Prefixes* prefixes(self) except NULL:
+        """The index by prefix, built when it is first asked for.
+
+        Two threads that ask at once both build it, and one of the two is dropped: a lock that a forked child inherits
+        while it is held would be worse.
+        """
+        cdef Fault fault = Fault(NONE, 0)
+        cdef PrefixIndex index
+        cdef Scratch scratch
+        if self.prefix_index is None:
+            index = PrefixIndex()
+            memset(&scratch, 0, sizeof(scratch))
+            with nogil:
+                index_prefixes(&index.prefixes, &self.plan, &self.view, &scratch, &fault)
+                scratch_free(&scratch)
+            if fault.kind != NONE:
+                raise failure(&fault, self.path)
+            self.prefix_index = index
+        return &self.prefix_index.prefixes

@@ -1,0 +1,133 @@
+# The image file; versioned_map.pyx has its layout.
+
+cdef bytes MAGIC = b"hdfs.img"
+
+cdef enum:
+    IMAGE_VERSION = 1
+    HEADER = 80
+    MAX_METADATA = 1 << 20
+
+
+cdef inline int64_t whole_blocks(int64_t size) noexcept nogil:
+    return (size + BLOCK - 1) & ~<int64_t> (BLOCK - 1)
+
+
+cdef struct Sections:
+    int64_t crcs_at
+    int64_t index_at
+    int64_t records_at
+    int64_t length
+    int64_t num_blocks
+
+
+cdef Sections sections_of(int64_t metadata_size, int64_t num_slots, int64_t records_size) noexcept nogil:
+    cdef Sections out
+    cdef int64_t index_size = whole_blocks(8 * num_slots)
+    out.num_blocks = (index_size + records_size + BLOCK - 1) >> BLOCK_BITS
+    out.crcs_at = HEADER + ((metadata_size + 3) & ~<int64_t> 3)
+    out.index_at = whole_blocks(out.crcs_at + 4 * out.num_blocks)
+    out.records_at = out.index_at + index_size
+    out.length = out.records_at + records_size
+    return out
+
+
+cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
+    cdef uint8_t[4] zeros
+    memset(zeros, 0, 4)
+    return crc32c_update(crc32c_update(crc32c_update(0, header, 12), zeros, 4), header + 16, size - 16)
+
+
+cdef list image_parts(Image image, bytes metadata):
+    cdef ImageView* view = &image.view
+    cdef Sections sections = sections_of(len(metadata), view.num_slots, image.records_size)
+    cdef int64_t block, blocks_of_index = image.index_size >> BLOCK_BITS, at, size
+    cdef uint8_t* out
+    cdef const uint8_t* p
+    if len(metadata) > MAX_METADATA:
+        raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
+    image.verify()
+    header = pa.allocate_buffer(sections.index_at)
+    out = <uint8_t*> <uintptr_t> header.address
+    memset(out, 0, sections.index_at)
+    memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
+    store_le32(out + 8, IMAGE_VERSION)
+    store_le64(out + 16, sections.length)
+    store_le64(out + 24, view.seed)
+    store_le64(out + 32, view.num_slots)
+    store_le64(out + 40, image.num_keys)
+    store_le64(out + 48, image.records_size)
+    store_le64(out + 56, len(metadata))
+    store_le32(out + 64, view.row_checksums)
+    memcpy(out + HEADER, PyBytes_AS_STRING(metadata), PyBytes_GET_SIZE(metadata))
+    with nogil:
+        for block in range(sections.num_blocks):
+            if block < blocks_of_index:
+                p = view.slots + (block << BLOCK_BITS)
+                size = BLOCK
+            else:
+                at = (block - blocks_of_index) << BLOCK_BITS
+                p = view.records + at
+                size = min(image.records_size - at, BLOCK)
+            store_le32(out + sections.crcs_at + 4 * block, crc32c_update(0, p, size))
+        store_le32(out + 12, header_crc(out, sections.index_at))
+    index = [image.section(view.slots, image.index_size)] if image.index_size else []
+    return [header, *index, image.records]
+
+
+cdef Image open_image(buffer, str path, prefix):
+    cdef const uint8_t* p = <const uint8_t*> <uintptr_t> buffer.address
+    cdef int64_t length = buffer.size, metadata_size, records_size, num_keys
+    cdef uint64_t num_slots
+    cdef Sections sections
+    cdef Image image
+    cdef bint good
+    remedy = "Remove the image: it is built anew from the checkpoint's files"
+    if length < HEADER or p[:8] != MAGIC:
+        raise CorruptFileError("this is no image file, or its header is damaged", path, 0, remedy)
+    if load_le32(p + 8) != IMAGE_VERSION:
+        raise UnsupportedVersionError(
+            f"an image of format version {load_le32(p + 8)}, and this release knows {IMAGE_VERSION}", path, 8, remedy
+        )
+    if <int64_t> load_le64(p + 16) != length:
+        raise CorruptFileError(
+            f"the file has {length} bytes, and its header says {load_le64(p + 16)}", path, 16, remedy
+        )
+    num_slots = load_le64(p + 32)
+    num_keys = <int64_t> load_le64(p + 40)
+    records_size = <int64_t> load_le64(p + 48)
+    metadata_size = <int64_t> load_le64(p + 56)
+    good = (
+        num_slots <= <uint64_t> length // 8 and num_slots < <uint64_t> 1 << 32
+        and 4 <= records_size <= length
+        and 0 <= metadata_size <= MAX_METADATA
+        and 0 <= num_keys <= <int64_t> num_slots
+    )
+    if good:
+        sections = sections_of(metadata_size, num_slots, records_size)
+    if not good or sections.length != length:
+        raise CorruptFileError("the header's lengths do not make up the file", path, 32, remedy)
+    with nogil:
+        good = header_crc(p, sections.index_at) == load_le32(p + 12)
+    if not good:
+        raise CorruptFileError("the header does not match its checksum", path, 12, remedy)
+    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or load_le32(p + 76):
+        raise UnsupportedVersionError(
+            "an image with an order, column families or flags that this release does not know", path, 64, remedy
+        )
+
+    image = Image.__new__(Image)
+    image.set_plan(prefix)
+    image.buffer = buffer
+    image.path = path
+    image.metadata = p[HEADER:HEADER + metadata_size]
+    image.num_keys = num_keys
+    image.records_size = records_size
+    image.index_size = sections.records_at - sections.index_at
+    if not area_zeroed(&image.checked_area, sections.num_blocks):
+        raise MemoryError
+    image.view = ImageView(
+        p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, load_le64(p + 24),
+        load_le32(p + 64), p + sections.index_at, sections.index_at, length - sections.index_at,
+        p + sections.crcs_at, image.checked_area.data,
+    )
+    return image

@@ -1,0 +1,71 @@
+cdef class Layer:
+    """The updates that lead from one version to the next, as records: the uncompressed delta. Immutable."""
+
+    cdef Area area
+    cdef bint row_checksums
+    cdef readonly int64_t num_records
+    # Of a transaction's own layer: which state it is on, and how many keys more there are after it.
+    cdef object base_map
+    cdef uint32_t base_layer
+    cdef int64_t more_keys
+    cdef int64_t size
+
+    def __init__(self):
+        raise TypeError("use LayerBuilder or Transaction.seal")
+
+    def __dealloc__(self):
+        area_free(&self.area)
+
+    @property
+    def nbytes(self):
+        return self.area.capacity
+
+    @property
+    def records(self):
+        """The records and their end mark as a pyarrow.Buffer."""
+        return pa.foreign_buffer(<uintptr_t> self.area.data, self.size, self)
+
+
+cdef Layer sealed_layer(Area* area, int64_t size, bint row_checksums, int64_t num_records):
+    """A layer of the records in an area, which it takes over."""
+    cdef Layer layer = Layer.__new__(Layer)
+    if not area_need(area, size + 4) or not area_resize(area, size + 4):
+        raise MemoryError
+    write_size(area.data + size, -1)
+    layer.area = area[0]
+    area[0] = Area(NULL, 0, 0)
+    layer.size = size + 4
+    layer.row_checksums = row_checksums
+    layer.num_records = num_records
+    return layer
+
+
+cdef class LayerBuilder:
+    """Makes a layer of the records of a delta that is read from its file."""
+
+    cdef Area area
+    cdef bint row_checksums, finished
+    cdef int64_t size, count
+
+    def __init__(self, *, bint row_checksums):
+        self.row_checksums = row_checksums
+
+    def __dealloc__(self):
+        area_free(&self.area)
+
+    def append(self, const uint8_t[::1] data not None, keys not None, values not None):
+        """Copies records; the arguments are those of ImageBuilder.append, and a value of size -1 is a tombstone.
+
+        Raises:
+            ValueError: the spans are not those of records; nothing of the call has been appended.
+        """
+        if self.finished:
+            raise ValueError("the layer is finished")
+        self.count += append_records(&self.area, &self.size, self.row_checksums, True, data, keys, values)
+
+    def finish(self):
+        """The layer. Ends the builder."""
+        if self.finished:
+            raise ValueError("the layer is finished")
+        self.finished = True
+        return sealed_layer(&self.area, self.size, self.row_checksums, self.count)

@@ -1,0 +1,235 @@
+# A fork copies locks as they are, and a lock that another thread held would stay locked in the child for ever, with the
+# table behind it half changed. So a fork waits until nobody holds one: it takes them all before, and gives them back
+# after, in the parent and in the child. Holders never wait for the GIL, so that this ends. No map is made meanwhile, and
+# no two threads fork at once, because both hold fork_lock.
+cdef PyThread_type_lock fork_lock = PyThread_allocate_lock()
+cdef object all_maps = weakref.WeakSet()
+cdef list held_by_fork = []
+
+
+cdef void wait_for(PyThread_type_lock lock) noexcept:
+    with nogil:
+        PyThread_acquire_lock(lock, WAIT_LOCK)
+
+
+def _before_fork():
+    cdef VersionedMap map_
+    wait_for(fork_lock)
+    for map_ in list(all_maps):
+        wait_for(map_.lock)
+        held_by_fork.append(map_)
+
+
+def _after_fork():
+    cdef VersionedMap map_
+    for map_ in held_by_fork:
+        PyThread_release_lock(map_.lock)
+    held_by_fork.clear()
+    PyThread_release_lock(fork_lock)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+cdef class VersionedMap:
+    """An image and the layers that were added to it, a tree: layer 0 is the image, every other is built on one before.
+
+    Threads may share a map. What is in it stays until the map is dropped.
+    """
+
+    cdef Table overlay
+    cdef Prefixes prefixes
+    cdef Scratch scratch
+    cdef Area layer_records         # const uint8_t* a layer: table.layers
+    cdef PyThread_type_lock lock    # around all reading and changing of the four above
+    cdef list layers, parents       # of layer i + 1
+    cdef list key_counts            # of layer i; -1 = not there yet
+    cdef int64_t layer_bytes
+    cdef readonly Image image
+    cdef object __weakref__
+
+    def __cinit__(self, Image image not None):
+        self.image = image
+        self.layers = []
+        self.parents = []
+        self.key_counts = [image.num_keys]
+        self.overlay.row_checksums = image.view.row_checksums
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError
+        wait_for(fork_lock)
+        try:
+            all_maps.add(self)
+        finally:
+            PyThread_release_lock(fork_lock)
+
+    def __dealloc__(self):
+        table_free(&self.overlay)
+        prefixes_free(&self.prefixes)
+        scratch_free(&self.scratch)
+        area_free(&self.layer_records)
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
+
+    @property
+    def nbytes(self):
+        """Bytes of the layers and of the table over them, without the image."""
+        return (
+            self.layer_bytes + table_bytes(&self.overlay) + self.layer_records.capacity
+            + prefixes_bytes(&self.prefixes)
+        )
+
+    cdef check(self, layer):
+        if not 0 <= layer < len(self.key_counts) or self.key_counts[layer] < 0:
+            raise ValueError(f"there is no layer {layer}")
+
+    def num_keys(self, int64_t layer):
+        """How many keys there are at a layer."""
+        self.check(layer)
+        return self.key_counts[layer]
+
+    def path(self, int64_t layer):
+        """The layers between the image and this one, which is the last, oldest first."""
+        self.check(layer)
+        path = []
+        while layer:
+            path.append(self.layers[layer - 1])
+            layer = self.parents[layer - 1]
+        return path[::-1]
+
+    def transaction(self, int64_t layer):
+        """A Transaction on top of a layer."""
+        self.check(layer)
+        return Transaction(self, layer)
+
+    cdef bint mark_visible(self, Area* visible, int64_t layer) except False:
+        """A byte for each layer up to this one, 1 where this one is built on it or is it."""
+        if not area_zeroed(visible, layer + 1):
+            raise MemoryError
+        while layer:
+            visible.data[layer] = 1
+            layer = self.parents[layer - 1]
+        visible.data[0] = 1
+        return True
+
+    def add(self, int64_t parent, Layer layer not None):
+        """Adds a layer on top of another one.
+
+        Its records go into the table a few at a time, while others read: they do not see them, as nobody reads at this
+        layer before its number is returned.
+
+        Returns:
+            The number of the layer.
+        """
+        cdef Area visible = Area(NULL, 0, 0)
+        cdef Fault fault = Fault(NONE, 0)
+        cdef int64_t number, more_keys = 0
+        cdef bint counted
+        self.check(parent)
+        if layer.row_checksums != self.overlay.row_checksums:
+            raise ValueError("the layer and the image do not agree about row checksums")
+        number = len(self.key_counts)
+        if number >= <int64_t> 0xFFFFFFFF:
+            raise MemoryError
+        self.layers.append(layer)
+        self.parents.append(parent)
+        self.key_counts.append(-1)
+        self.layer_bytes += layer.nbytes
+        # What a transaction has counted needs no lookups in the image, where it was on this very state.
+        counted = layer.base_layer == parent and layer.base_map is not None and layer.base_map() is self
+        try:
+            self.mark_visible(&visible, number)
+            with nogil:
+                if self.place_layer(layer.area.data, number, &fault):
+                    self.merge(layer, visible.data, <uint32_t> number, NULL if counted else &more_keys, &fault)
+        finally:
+            area_free(&visible)
+        if fault.kind != NONE:
+            raise failure(&fault, self.image.path)
+        self.key_counts[number] = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
+        return number
+
+    cdef bint place_layer(self, const uint8_t* records, int64_t number, Fault* fault) noexcept nogil:
+        cdef bint good
+        PyThread_acquire_lock(self.lock, WAIT_LOCK)
+        good = area_need(&self.layer_records, 8 * (number + 1))
+        if good:
+            self.overlay.layers = <const uint8_t**> self.layer_records.data
+            self.overlay.layers[number] = records
+        PyThread_release_lock(self.lock)
+        if not good:
+            fault.kind = OUT_OF_MEMORY
+        return good
+
+    cdef void merge(
+        self, Layer layer, const uint8_t* visible, uint32_t number, int64_t* more_keys, Fault* fault
+    ) noexcept nogil:
+        """Enters the records in the table and, unless more_keys is NULL, counts keys."""
+        cdef Lookup[GROUP] keys
+        cdef Record record
+        cdef Reader reader = Reader(&self.image.view, NULL, 0, &self.overlay, self.lock, visible, number)
+        cdef int64_t at = 0, end = layer.size - 4, puts
+        cdef int i, n
+        while at < end:
+            n = 0
+            puts = 0
+            while n < GROUP and at < end:
+                keys[n].record = layer.area.data + at
+                read_record(keys[n].record, layer.row_checksums, &record)
+                keys[n].key = record.key
+                keys[n].size = record.key_size
+                keys[n].hash = hash_key(record.key, record.key_size, self.image.view.seed)
+                keys[n].value_size = record.value_size
+                puts += record.value_size >= 0
+                at += record.size
+                n += 1
+            PyThread_acquire_lock(self.lock, WAIT_LOCK)
+            self.enter(&reader, layer.area.data, keys, n, fault)
+            PyThread_release_lock(self.lock)
+            if fault.kind != NONE:
+                return
+            if more_keys != NULL:
+                if not find_in_image(reader.image, keys, n, fault):
+                    return
+                more_keys[0] += puts
+                for i in range(n):
+                    more_keys[0] -= keys[i].value_size >= 0
+
+    cdef void enter(
+        self, Reader* reader, const uint8_t* records, Lookup* keys, int n, Fault* fault
+    ) noexcept nogil:
+        """Enters records, and leaves in `where` and `value_size` what the table had of their keys before."""
+        cdef Table* table = &self.overlay
+        cdef KeySource source = KeySource(table, NULL)
+        cdef Node* node
+        cdef int64_t newest, number, offset
+        cdef uint64_t at = 0
+        cdef bint tombstone
+        cdef int i
+        if not table_reserve(table, n):
+            fault.kind = OUT_OF_MEMORY
+            return
+        table_prefetch(table, keys, n)
+        for i in range(n):
+            tombstone = keys[i].value_size < 0
+            offset = keys[i].record - records
+            newest = table_find(table, keys[i].hash, keys[i].key, keys[i].size, &at)
+            number = newest
+            while number >= 0 and not is_visible(reader, node_of(table, number)):
+                number = <int64_t> node_of(table, number).before - 1
+            keys[i].where = NOWHERE
+            keys[i].value_size = -1
+            if number >= 0:
+                node = node_of(table, number)
+                keys[i].where = IN_OVERLAY
+                keys[i].value_size = -1 if node.at & 1 else 0
+                if node.layer == reader.layer:
+                    node.at = <uint64_t> offset << 1 | tombstone
+                    continue
+            table_add(table, at, keys[i].hash, newest, reader.layer, offset, tombstone)
+            if newest < 0 and self.image.plan.columns and not prefix_add(
+                &self.prefixes, &self.image.plan, &source, self.image.view.seed, keys[i].key, keys[i].size,
+                table.count - 1, &self.scratch, fault,
+            ):
+                return

@@ -1,0 +1,192 @@
+# Keys by their prefix: the row of their first columns, as Spark's UnsafeProjection writes it.
+#
+#     slots     uint64: hash bits 32..63 of the prefix << 32 | newest entry of the prefix + 1; as in a Table
+#     entries   uint64 key, uint32 entry before of the same prefix + 1, uint32 zero
+#
+# A key is told by a number: the offset of its record in an image, or a node of it in a table.
+
+cdef struct Plan:
+    int64_t key_columns
+    int64_t columns         # of the prefix, 0 = there is no plan
+    const uint8_t* kinds
+
+cdef struct Entry:
+    uint64_t key
+    uint32_t before
+    uint32_t unused
+
+cdef struct Prefixes:
+    Area slots
+    Area entries
+    int bits
+    int64_t count
+    int64_t distinct
+
+# Where prefixes are written to be compared; each thread needs its own.
+cdef struct Scratch:
+    Area row
+    Area other
+
+# Where the numbers of keys lead to: one of the two.
+cdef struct KeySource:
+    const Table* table
+    const ImageView* image
+
+
+cdef void prefixes_free(Prefixes* prefixes) noexcept nogil:
+    area_free(&prefixes.slots)
+    area_free(&prefixes.entries)
+
+
+cdef void scratch_free(Scratch* scratch) noexcept nogil:
+    area_free(&scratch.row)
+    area_free(&scratch.other)
+
+
+cdef int64_t prefixes_bytes(const Prefixes* prefixes) noexcept nogil:
+    return prefixes.slots.capacity + prefixes.entries.capacity
+
+
+cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* row) noexcept nogil:
+    """Writes the prefix of a key and returns its size; -1: the key is no row of so many columns; -2: no memory."""
+    cdef int64_t bits = bitset_bytes(plan.key_columns), fixed = bitset_bytes(plan.columns) + 8 * plan.columns
+    cdef int64_t i, used = fixed, most = padded(size) + 16 * plan.columns, length, room, offset
+    cdef uint64_t slot
+    cdef uint8_t* out
+    if size < bits + 8 * plan.key_columns:
+        return -1
+    if not area_need(row, most):
+        return -2
+    out = row.data
+    memset(out, 0, fixed)
+    for i in range(plan.columns):
+        slot = load_le64(key + bits + 8 * i)
+        if get_bit(key, i):
+            set_bit(out, i)
+            if plan.kinds[i] < 2:
+                continue
+        elif plan.kinds[i] == 0:
+            store_le64(out + fixed - 8 * (plan.columns - i), slot)
+            continue
+        offset = <int64_t> (slot >> 32)
+        length = <int64_t> (<uint32_t> slot)
+        room = padded(length) if plan.kinds[i] == 1 else 16
+        if length > room or used + room > most:
+            return -1
+        memset(out + used, 0, room)
+        if not get_bit(key, i):
+            if offset + length > size:
+                return -1
+            memcpy(out + used, key + offset, length)
+        store_le64(out + fixed - 8 * (plan.columns - i), <uint64_t> used << 32 | <uint64_t> length)
+        used += room
+    return used
+
+
+cdef bint source_key(const KeySource* source, uint64_t number, Lookup* key, Fault* fault) noexcept nogil:
+    cdef Record record
+    if source.table != NULL:
+        key.key = node_key(source.table, node_of(source.table, number), &key.size)
+        return True
+    if not image_record(source.image, number, &record, fault):
+        return False
+    key.key = record.key
+    key.size = record.key_size
+    key.record = source.image.records + number
+    key.value = record.value
+    key.value_size = record.value_size
+    return True
+
+
+cdef int64_t prefix_find(
+    const Prefixes* prefixes, const Plan* plan, const KeySource* source, uint64_t h, const uint8_t* row, int64_t size,
+    Scratch* scratch, uint64_t* at, Fault* fault,
+) noexcept nogil:
+    """The newest entry of the prefix, or -1, which may be a fault; `at` is its slot or where it belongs."""
+    cdef uint64_t mask = (<uint64_t> 1 << prefixes.bits) - 1, slot
+    cdef int64_t number, other_size
+    cdef Lookup other
+    at[0] = h >> (64 - prefixes.bits)
+    while True:
+        slot = (<uint64_t*> prefixes.slots.data)[at[0]]
+        if slot == 0:
+            return -1
+        if (slot ^ h) >> 32 == 0:
+            number = <int64_t> (<uint32_t> slot) - 1
+            if not source_key(source, (<Entry*> prefixes.entries.data)[number].key, &other, fault):
+                return -1
+            other_size = project(plan, other.key, other.size, &scratch.other)
+            if other_size == -2:
+                fault.kind = OUT_OF_MEMORY
+                return -1
+            if other_size == size and memcmp(scratch.other.data, row, size) == 0:
+                return number
+        at[0] = (at[0] + 1) & mask
+
+
+cdef bint prefix_add(
+    Prefixes* prefixes, const Plan* plan, const KeySource* source, uint64_t seed,
+    const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch, Fault* fault,
+) noexcept nogil:
+    """Notes a new key under its prefix; one that is no row of the plan's columns has none, and no scan finds it."""
+    cdef uint64_t h, at = 0
+    cdef int64_t size = project(plan, key, key_size, &scratch.row), before
+    cdef Entry* entry
+    if size == -1:
+        return True
+    if size == -2 or not prefix_reserve(prefixes):
+        fault.kind = OUT_OF_MEMORY
+        return False
+    h = hash_key(scratch.row.data, <int32_t> size, seed)
+    before = prefix_find(prefixes, plan, source, h, scratch.row.data, size, scratch, &at, fault)
+    if fault.kind != NONE:
+        return False
+    entry = <Entry*> prefixes.entries.data + prefixes.count
+    entry.key = number
+    entry.before = <uint32_t> (before + 1)
+    entry.unused = 0
+    prefixes.count += 1
+    prefixes.distinct += before < 0
+    (<uint64_t*> prefixes.slots.data)[at] = (h >> 32) << 32 | <uint64_t> prefixes.count
+    return True
+
+
+cdef bint prefix_reserve(Prefixes* prefixes) noexcept nogil:
+    cdef Table slots
+    if prefixes.count + 1 >= <int64_t> 0xFFFFFFFF:
+        return False
+    if not area_need(&prefixes.entries, (prefixes.count + 1) * sizeof(Entry)):
+        return False
+    if prefixes.bits and 4 * (prefixes.distinct + 1) <= 3 * (<int64_t> 1 << prefixes.bits):
+        return True
+    slots.slots = prefixes.slots
+    slots.bits = prefixes.bits
+    if not table_grow(&slots, prefixes.bits + 1 if prefixes.bits else 6):
+        return False
+    prefixes.slots = slots.slots
+    prefixes.bits = slots.bits
+    return True
+
+
+cdef class PrefixIndex:
+    """The keys of an image by their prefix."""
+
+    cdef Prefixes prefixes
+
+    def __dealloc__(self):
+        prefixes_free(&self.prefixes)
+
+
+cdef bint index_prefixes(
+    Prefixes* prefixes, const Plan* plan, const ImageView* image, Scratch* scratch, Fault* fault
+) noexcept nogil:
+    cdef KeySource source = KeySource(NULL, image)
+    cdef Record record
+    cdef int64_t at = 0
+    while at < image.end:
+        if not image_record(image, at, &record, fault):
+            return False
+        if not prefix_add(prefixes, plan, &source, image.seed, record.key, record.key_size, at, scratch, fault):
+            return False
+        at += record.size
+    return True

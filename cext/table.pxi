@@ -1,0 +1,139 @@
+# The table of a transaction and of the overlay: for each key the chain of its records, the newest first.
+
+cdef struct Node:
+    uint64_t at             # offset of the record in its layer << 1 | whether it is a tombstone
+    uint32_t before         # the key's node before + 1, 0 = none
+    uint32_t layer
+
+cdef struct Table:
+    Area slots
+    Area nodes
+    int bits                # log2 of the number of slots
+    int64_t count           # of nodes
+    int64_t keys
+    bint row_checksums
+    const uint8_t** layers  # where the records of each layer start
+
+
+cdef void table_free(Table* table) noexcept nogil:
+    area_free(&table.slots)
+    area_free(&table.nodes)
+
+
+cdef inline int64_t table_bytes(const Table* table) noexcept nogil:
+    return table.slots.capacity + table.nodes.capacity
+
+
+cdef inline Node* node_of(const Table* table, int64_t number) noexcept nogil:
+    return <Node*> table.nodes.data + number
+
+
+cdef inline uint64_t table_home(const Table* table, uint64_t h) noexcept nogil:
+    return h >> (64 - table.bits)
+
+
+cdef inline const uint8_t* node_record(const Table* table, const Node* node) noexcept nogil:
+    return table.layers[node.layer] + (node.at >> 1)
+
+
+cdef inline const uint8_t* node_key(const Table* table, const Node* node, int32_t* size) noexcept nogil:
+    cdef const uint8_t* p = node_record(table, node)
+    cdef int32_t checksum = 4 if table.row_checksums and node.at & 1 else 0
+    size[0] = <int32_t> load_be32(p) - checksum
+    return p + 4 + checksum
+
+
+cdef bint table_reserve(Table* table, int64_t more) noexcept nogil:
+    """Makes room for so many more nodes, each of which may be of a new key."""
+    cdef int bits = max(table.bits, 6)
+    if table.count + more >= <int64_t> 0xFFFFFFFF:
+        return False
+    if not area_need(&table.nodes, (table.count + more) * sizeof(Node)):
+        return False
+    while 4 * (table.keys + more) > 3 * (<int64_t> 1 << bits):
+        bits += 1
+    return bits == table.bits or table_grow(table, bits)
+
+
+cdef bint table_grow(Table* table, int bits) noexcept nogil:
+    cdef Area grown
+    cdef uint64_t i, at, slot, old_slots = (<uint64_t> 1 << table.bits) if table.bits else 0
+    cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
+    cdef uint64_t* slots
+    if not area_zeroed(&grown, 8 << bits):
+        return False
+    slots = <uint64_t*> grown.data
+    for i in range(old_slots):
+        slot = (<uint64_t*> table.slots.data)[i]
+        if slot:
+            at = slot >> (64 - bits)
+            while slots[at]:
+                at = (at + 1) & mask
+            slots[at] = slot
+    area_free(&table.slots)
+    table.slots = grown
+    table.bits = bits
+    return True
+
+
+cdef inline int64_t table_find(
+    const Table* table, uint64_t h, const uint8_t* key, int32_t size, uint64_t* at
+) noexcept nogil:
+    """The newest node of the key, or -1; `at` is the key's slot, or where it belongs."""
+    cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
+    cdef const uint64_t* slots = <const uint64_t*> table.slots.data
+    cdef const uint8_t* known
+    cdef int32_t known_size = 0
+    cdef int64_t number
+    at[0] = table_home(table, h)
+    while True:
+        slot = slots[at[0]]
+        if slot == 0:
+            return -1
+        if (slot ^ h) >> 32 == 0:
+            number = <int64_t> (<uint32_t> slot) - 1
+            known = node_key(table, node_of(table, number), &known_size)
+            if known_size == size and memcmp(known, key, size) == 0:
+                return number
+        at[0] = (at[0] + 1) & mask
+
+
+cdef inline void table_add(
+    Table* table, uint64_t at, uint64_t h, int64_t before, uint32_t layer, int64_t offset, bint tombstone
+) noexcept nogil:
+    """Appends a node to the key whose slot is `at` and whose newest node was `before`, -1 for a new key."""
+    cdef Node* node = node_of(table, table.count)
+    node.at = <uint64_t> offset << 1 | tombstone
+    node.before = <uint32_t> (before + 1)
+    node.layer = layer
+    if before < 0:
+        table.keys += 1
+    table.count += 1
+    (<uint64_t*> table.slots.data)[at] = (h >> 32) << 32 | <uint64_t> table.count
+
+
+cdef inline int64_t table_candidate(const Table* table, uint64_t h) noexcept nogil:
+    """The node of the first slot that may be the key's, -1 = none: what is worth a prefetch."""
+    cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, at = table_home(table, h), slot
+    while True:
+        slot = (<const uint64_t*> table.slots.data)[at]
+        if slot == 0:
+            return -1
+        if (slot ^ h) >> 32 == 0:
+            return <int64_t> (<uint32_t> slot) - 1
+        at = (at + 1) & mask
+
+
+cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:
+    """Asks for the slots, nodes and records that table_find is going to read for the keys, whose hashes are set."""
+    cdef int i
+    for i in range(n):
+        area_prefetch(table.slots.data + 8 * table_home(table, keys[i].hash))
+    for i in range(n):
+        keys[i].offset = table_candidate(table, keys[i].hash)
+        if keys[i].offset >= 0:
+            area_prefetch(node_of(table, keys[i].offset))
+    for i in range(n):
+        if keys[i].offset >= 0:
+            area_prefetch(node_record(table, node_of(table, keys[i].offset)))
+            area_prefetch(node_record(table, node_of(table, keys[i].offset)) + 64)

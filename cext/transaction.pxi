@@ -1,0 +1,293 @@
+cdef class Transaction:
+    """Reads at one layer of a map, and updates on top of it that nobody else sees. For one thread."""
+
+    cdef Table own
+    cdef Prefixes prefixes
+    cdef Scratch scratch
+    cdef Area records, visible
+    cdef const uint8_t* own_records     # what own.layers points to
+    cdef int64_t records_size
+    cdef VersionedMap map_
+    cdef Reader reader
+    cdef Layer sealed
+    cdef bint busy
+    cdef int64_t layer
+    cdef readonly int64_t num_keys, num_puts, num_removes
+
+    def __cinit__(self, VersionedMap map_ not None, int64_t layer):
+        map_.check(layer)
+        self.map_ = map_
+        self.layer = layer
+        self.num_keys = map_.key_counts[layer]
+        map_.mark_visible(&self.visible, layer)
+        self.own.row_checksums = map_.overlay.row_checksums
+        self.own.layers = &self.own_records
+        self.reader = Reader(
+            &map_.image.view, &self.own, INT64_MAX, &map_.overlay, map_.lock, self.visible.data, <uint32_t> layer
+        )
+
+    def __dealloc__(self):
+        table_free(&self.own)
+        prefixes_free(&self.prefixes)
+        scratch_free(&self.scratch)
+        area_free(&self.records)
+        area_free(&self.visible)
+
+    @property
+    def nbytes(self):
+        """Bytes of the updates and the table over them."""
+        return (
+            self.records.capacity + table_bytes(&self.own) + self.visible.capacity + prefixes_bytes(&self.prefixes)
+            + (0 if self.sealed is None else self.sealed.nbytes)
+        )
+
+    cdef enter(self, bint update):
+        # The loops below run without the GIL: a second thread would change the table under them.
+        if self.busy:
+            raise RuntimeError("the transaction is in use by another thread")
+        if update and self.sealed is not None:
+            raise ValueError("the transaction is sealed")
+        self.busy = True
+
+    cdef leave(self, Fault* fault):
+        self.busy = False
+        if fault.kind != NONE:
+            raise failure(fault, self.map_.image.path)
+
+    def get(self, bytes key not None):
+        """The key's value, None where it has none."""
+        cdef Lookup found
+        cdef Fault fault = Fault(NONE, 0)
+        set_key(&found, key)
+        self.enter(False)
+        with nogil:
+            find_all(&self.reader, &found, 1, &fault)
+        self.leave(&fault)
+        return None if found.value_size < 0 else PyBytes_FromStringAndSize(<const char*> found.value, found.value_size)
+
+    def put(self, bytes key not None, bytes value not None):
+        """Sets the key's value."""
+        cdef Lookup found
+        cdef Fault fault = Fault(NONE, 0)
+        cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(value)
+        cdef int64_t size = PyBytes_GET_SIZE(value)
+        set_key(&found, key)
+        if size > INT32_MAX - 8:
+            raise ValueError("the value is 2 GiB or more, which is more than the length field of a record holds")
+        self.enter(True)
+        with nogil:
+            if self.reserve(found.size + size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
+                self.write(&found, data, <int32_t> size, &fault)
+        self.leave(&fault)
+
+    def remove(self, bytes key not None):
+        """Removes the key and returns whether it was there; an absent one writes nothing."""
+        cdef Lookup found
+        cdef Fault fault = Fault(NONE, 0)
+        cdef int64_t before = self.num_removes
+        set_key(&found, key)
+        self.enter(True)
+        with nogil:
+            if self.reserve(found.size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
+                self.write(&found, NULL, -1, &fault)
+        self.leave(&fault)
+        return self.num_removes > before
+
+    def get_many(self, keys not None):
+        """The values of keys.
+
+        Args:
+            keys: pyarrow (large) binary array without nulls.
+
+        Returns:
+            A pyarrow binary array (a large one where its values are 2 GiB or more), aligned, null where absent.
+        """
+        cdef BinaryValues k = checked_values(keys, "keys")
+        cdef Fault fault = Fault(NONE, 0)
+        cdef Column column
+        cdef uint8_t* bits
+        cdef int64_t absent = 0
+        memset(&column, 0, sizeof(column))
+        validity = pa.allocate_buffer((k.length + 7) // 8)
+        bits = <uint8_t*> <uintptr_t> validity.address
+        self.enter(False)
+        try:
+            with nogil:
+                absent = self.collect(&k, &column, bits, &fault)
+            self.leave(&fault)
+            return column_array(&column, validity if absent else None, absent)
+        finally:
+            self.busy = False
+            column_free(&column)
+
+    cdef int64_t collect(self, const BinaryValues* k, Column* out, uint8_t* validity, Fault* fault) noexcept nogil:
+        """Appends the keys' values, and returns how many keys have none."""
+        cdef Lookup[GROUP] keys
+        cdef int64_t start = 0, absent = 0
+        cdef int i, n
+        memset(validity, 0, (k.length + 7) // 8)
+        if not area_need(&out.ends, 4 * (k.length + 1)):
+            fault.kind = OUT_OF_MEMORY
+            return 0
+        while start < k.length:
+            n = set_keys(k, start, keys)
+            if not find_all(&self.reader, keys, n, fault):
+                return 0
+            for i in range(n):
+                if not column_add(out, keys[i].value, keys[i].value_size):
+                    fault.kind = OUT_OF_MEMORY
+                    return 0
+                if keys[i].value_size >= 0:
+                    set_bit(validity, start + i)
+                else:
+                    absent += 1
+            start += n
+        return absent
+
+    def put_many(self, keys not None, values not None):
+        """Sets the values of keys, in their order.
+
+        Args:
+            keys, values: pyarrow (large) binary arrays of one length without nulls.
+
+        Raises:
+            ValueError: a key or value is null, or there are not as many of both.
+            ImageDamagedError, MemoryError: some of the keys may have been set; drop the transaction.
+        """
+        cdef BinaryValues k = checked_values(keys, "keys"), v = checked_values(values, "values")
+        cdef Fault fault = Fault(NONE, 0)
+        if k.length != v.length:
+            raise ValueError(f"{k.length} keys and {v.length} values")
+        self.enter(True)
+        with nogil:
+            self.update(&k, &v, &fault)
+        self.leave(&fault)
+
+    def remove_many(self, keys not None):
+        """Removes keys and returns how many of them were there.
+
+        Raises:
+            ValueError: a key is null.
+            ImageDamagedError, MemoryError: some of the keys may have been removed; drop the transaction.
+        """
+        cdef BinaryValues k = checked_values(keys, "keys")
+        cdef Fault fault = Fault(NONE, 0)
+        cdef int64_t before = self.num_removes
+        self.enter(True)
+        with nogil:
+            self.update(&k, NULL, &fault)
+        self.leave(&fault)
+        return self.num_removes - before
+
+    cdef void update(self, const BinaryValues* k, const BinaryValues* v, Fault* fault) noexcept nogil:
+        """Puts the values, or removes the keys where there are none."""
+        cdef Lookup[GROUP] keys
+        cdef int64_t start = 0, bytes_
+        cdef int i, n
+        while start < k.length:
+            n = set_keys(k, start, keys)
+            bytes_ = 0
+            for i in range(n):
+                bytes_ += keys[i].size
+                if v != NULL:
+                    bytes_ += size_of(v, start + i)
+            if not self.reserve(bytes_, n, fault) or not find_all(&self.reader, keys, n, fault):
+                return
+            for i in range(n):
+                if v != NULL:
+                    self.write(&keys[i], value_of(v, start + i), <int32_t> size_of(v, start + i), fault)
+                else:
+                    self.write(&keys[i], NULL, -1, fault)
+                if fault.kind != NONE:
+                    return
+            start += n
+
+    cdef bint reserve(self, int64_t size, int64_t count, Fault* fault) noexcept nogil:
+        """Makes room for that many records with that many bytes of keys and values."""
+        if table_reserve(&self.own, count) and area_need(&self.records, self.records_size + size + 12 * count + 4):
+            self.own_records = self.records.data
+            return True
+        fault.kind = OUT_OF_MEMORY
+        return False
+
+    cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size, Fault* fault) noexcept nogil:
+        """Appends the update of a key, for which there is room, that find_all has looked for."""
+        cdef uint64_t at = 0
+        cdef int64_t before = table_find(&self.own, key.hash, key.key, key.size, &at)
+        cdef bint present = key.value_size >= 0
+        cdef uint8_t* start = self.records.data + self.records_size
+        cdef uint8_t* end
+        cdef KeySource source = KeySource(&self.own, NULL)
+        if before >= 0:
+            present = not node_of(&self.own, before).at & 1
+        if size < 0:
+            if not present:
+                return
+            end = write_tombstone(start, key.key, key.size, self.own.row_checksums)
+            self.num_removes += 1
+            self.num_keys -= 1
+        else:
+            end = write_put(start, key.key, key.size, value, size, self.own.row_checksums)
+            self.num_puts += 1
+            self.num_keys += not present
+        table_add(&self.own, at, key.hash, before, 0, self.records_size, size < 0)
+        self.records_size += end - start
+        if before < 0 and self.map_.image.plan.columns:
+            prefix_add(
+                &self.prefixes, &self.map_.image.plan, &source, self.map_.image.view.seed, key.key, key.size,
+                self.own.count - 1, &self.scratch, fault,
+            )
+
+    def scan(self, int64_t max_bytes=1 << 20):
+        """Every key and its value, in no order, as they are now: later updates do not show.
+
+        Args:
+            max_bytes: of keys and values in a batch; more only for a record that is larger.
+
+        Returns:
+            An iterator of pairs of aligned pyarrow binary arrays.
+        """
+        return Scan(self, max_bytes)
+
+    def prefix_scan(self, bytes prefix not None):
+        """Every key, and its value, whose first columns are the row `prefix`: two aligned pyarrow binary arrays.
+
+        Raises:
+            ValueError: the image was made without a prefix plan.
+        """
+        return prefix_scan(self, prefix)
+
+    def seal(self):
+        """The updates as a layer. Afterwards the transaction can only be read."""
+        cdef Layer layer
+        self.enter(True)
+        try:
+            layer = sealed_layer(
+                &self.records, self.records_size, self.own.row_checksums, self.num_puts + self.num_removes
+            )
+            self.own_records = layer.area.data
+            layer.base_map = weakref.ref(self.map_)
+            layer.base_layer = <uint32_t> self.layer
+            layer.more_keys = self.num_keys - self.map_.key_counts[self.layer]
+            self.sealed = layer
+        finally:
+            self.busy = False
+        return layer
+
+
+cdef bint set_key(Lookup* out, bytes key) except False:
+    out.key = <const uint8_t*> PyBytes_AS_STRING(key)
+    if PyBytes_GET_SIZE(key) > INT32_MAX - 8:
+        raise ValueError("the key is 2 GiB or more, which is more than the length field of a record holds")
+    out.size = <int32_t> PyBytes_GET_SIZE(key)
+    return True
+
+
+cdef inline int set_keys(const BinaryValues* keys, int64_t start, Lookup* out) noexcept nogil:
+    """Sets key and size of a group of keys, and returns how many they are."""
+    cdef int n = <int> min(keys.length - start, GROUP)
+    cdef int i
+    for i in range(n):
+        out[i].key = value_of(keys, start + i)
+        out[i].size = <int32_t> size_of(keys, start + i)
+    return n

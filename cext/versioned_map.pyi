@@ -1,0 +1,123 @@
+"""See versioned_map.pyx for the layouts and the docstrings of what is not said here."""
+
+from collections.abc import Iterator
+from typing import final
+
+import pyarrow as pa
+from typing_extensions import Buffer
+
+_Binary = pa.BinaryArray | pa.LargeBinaryArray
+
+# How prefix_scan takes prefixes out of keys: the number of columns of a key, and a byte for each column of its prefix:
+# 0 = in its slot, 1 = of variable length, 2 = in 16 reserved bytes (decimal of more than 18 digits, interval).
+PrefixPlan = tuple[int, bytes]
+
+@final
+class Image:
+    """One version's whole state, immutable, in memory or in a mapped file. Threads may share it."""
+
+    metadata: bytes
+    num_keys: int
+    @property
+    def row_checksums(self) -> bool: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the records and the index, in memory or mapped."""
+    @property
+    def records(self) -> pa.Buffer:
+        """The uncompressed snapshot, end mark included. Of a file it is not verified: see `verify` and `readinto`."""
+    @staticmethod
+    def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None) -> Image: ...
+    @staticmethod
+    def open(buffer: pa.Buffer, path: str, *, prefix: PrefixPlan | None = None) -> Image:
+        """An image on the bytes of an image file, whose blocks are verified as they are touched.
+
+        Reading it then raises ImageDamagedError where a block is damaged.
+
+        Raises:
+            CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
+            UnsupportedVersionError: the file is of another format version.
+        """
+    def verify(self) -> None:
+        """Verifies all blocks; ImageDamagedError."""
+    def readinto(self, buffer: Buffer, position: int) -> int:
+        """Copies verified bytes of `records`, from `position` on, and returns how many; 0 at their end."""
+    def parts(self, metadata: bytes) -> list[pa.Buffer]:
+        """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB)."""
+
+@final
+class ImageBuilder:
+    """Makes an image of the records of a snapshot; of a key that comes twice the last record holds."""
+
+    def __init__(self, *, row_checksums: bool, prefix: PrefixPlan | None = None, expected_bytes: int = 0) -> None: ...
+    def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
+        """Copies records, none a tombstone: bytes, and spans as RecordParser and Window have them; else ValueError."""
+    def finish(self) -> Image: ...
+
+@final
+class Layer:
+    """The updates from one version to the next, immutable. Made by LayerBuilder and Transaction.seal."""
+
+    num_records: int
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def records(self) -> pa.Buffer:
+        """The uncompressed delta, end mark included."""
+
+@final
+class LayerBuilder:
+    """Makes a layer of the records of a delta that is read from its file."""
+
+    def __init__(self, *, row_checksums: bool) -> None: ...
+    def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
+        """Copies records, tombstones too; arguments and errors of ImageBuilder.append."""
+    def finish(self) -> Layer: ...
+
+@final
+class VersionedMap:
+    """An image (layer 0) and a tree of layers on top of it. Threads may share it."""
+
+    image: Image
+    def __init__(self, image: Image) -> None: ...
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the layers and of the table over them, without the image."""
+    def add(self, parent: int, layer: Layer) -> int:
+        """Adds a layer on top of another one and returns its number. Costs what the layer holds."""
+    def num_keys(self, layer: int) -> int: ...
+    def path(self, layer: int) -> list[Layer]:
+        """The layers that lead from the image to this one, which is the last; empty for layer 0."""
+    def transaction(self, layer: int) -> Transaction: ...
+
+@final
+class Transaction:
+    """Reads at one layer, and updates on top of it that only it sees. For one thread; dropping it drops the updates.
+
+    Every method that reads raises ImageDamagedError where it meets a damaged block of an image file.
+    """
+
+    num_keys: int
+    num_puts: int
+    num_removes: int
+    @property
+    def nbytes(self) -> int: ...
+    def get(self, key: bytes) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes) -> None: ...
+    def remove(self, key: bytes) -> bool:
+        """Whether the key was there; an absent one writes nothing."""
+    def get_many(self, keys: _Binary) -> _Binary:
+        """The keys' values, aligned, null where absent; large_binary only where they are 2 GiB or more together."""
+    def put_many(self, keys: _Binary, values: _Binary) -> None:
+        """Sets values in their order. ValueError: nulls or other lengths, and nothing is set."""
+    def remove_many(self, keys: _Binary) -> int:
+        """How many of the keys were there."""
+    def scan(self, max_bytes: int = 1 << 20) -> Iterator[tuple[_Binary, _Binary]]:
+        """Every key and value as they are now, in batches of about max_bytes; later updates do not show."""
+    def prefix_scan(self, prefix: bytes) -> tuple[_Binary, _Binary]:
+        """Every key whose first columns are the row `prefix`, and its value. ValueError: there is no prefix plan.
+
+        The first one on an image goes once over all its keys. Keys that are no rows of so many columns are not found.
+        """
+    def seal(self) -> Layer:
+        """The updates as a layer to be added; afterwards the transaction can only be read."""

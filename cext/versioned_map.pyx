@@ -1,0 +1,147 @@
+"""State as bytes: an immutable image of one version, layers of updates on top of it, and transactions on top of those.
+
+Every record stands in memory as it does in an uncompressed delta or snapshot file (records.pyx has the layout), and all
+tables only say where:
+
+    Image           records area: the uncompressed snapshot file, end mark included
+                    index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
+                    probing from position (hash >> 32) * slots >> 32
+    Layer           the uncompressed delta file, end mark included
+    Table           slots: uint64, hash bits 32..63 << 32 | newest node of the key + 1, 0 = free; at most 0.75 full; linear
+                    probing from the position that the highest of those bits name, so that it grows in order
+                    nodes: uint64 offset of the record in its layer << 1 | is a tombstone, uint32 the key's node before + 1,
+                    uint32 layer
+    VersionedMap    an Image and a Table (the overlay) over the records of the layers
+    Transaction     a Table over its own records, in front of a VersionedMap at one of its layers
+
+A key is looked up in the transaction's table, then in the overlay, where its chain is walked to the first node of a layer
+that the reader's layer is built on, then in the image. Memory is far, so lookups go in groups, stage by stage, each of
+which asks for the memory that the next one reads.
+
+The image file, all numbers little-endian:
+
+    0    8   "hdfs.img"
+    8    4   format version, 1
+    12   4   CRC-32C of all bytes up to the index, these 4 as zeros
+    16   8   length of the file
+    24   8   hash seed
+    32   8   number of slots
+    40   8   number of keys
+    48   8   size of the records area
+    56   8   size of the metadata
+    64   4   flags: 1 = records carry row checksums
+    68   4   order of the records, 0 = none
+    72   4   number of column families, 0 = none
+    76   4   zero
+    80       metadata, in any form | zeros up to a multiple of 4
+             CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
+             index | zeros up to a multiple of 4,096
+             records area
+
+A block is verified when it is first touched, so that opening costs the same whatever the size.
+"""
+
+import os
+import weakref
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.pythread cimport (
+    PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock, PyThread_type_lock,
+    WAIT_LOCK,
+)
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+import pyarrow as pa
+
+from area cimport (
+    Area, area_free, area_need, area_prefetch, area_prefetch_to_write, area_resize, area_zeroed,
+)
+from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
+from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
+from crc32c_inline cimport crc32c_update
+from key_hash cimport hash_key
+from record_writer cimport write_put, write_size, write_tombstone
+from unsafe_layout cimport bitset_bytes, get_bit, padded, set_bit
+
+from hdfsstore.errors import CorruptFileError, ImageDamagedError, UnsupportedVersionError
+
+PrefixPlan = tuple[int, bytes]
+
+cdef enum:
+    GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
+
+cdef enum FaultKind:
+    NONE
+    OUT_OF_MEMORY
+    DAMAGED_BLOCK
+    DAMAGED_RECORD
+
+cdef struct Fault:
+    FaultKind kind
+    int64_t offset      # in the image file
+
+cdef enum Where:
+    NOWHERE
+    IN_OWN
+    IN_OVERLAY
+    IN_IMAGE
+
+cdef struct Record:
+    const uint8_t* key
+    const uint8_t* value
+    int32_t key_size
+    int32_t value_size      # -1 = tombstone
+    int64_t size            # of the whole record
+
+cdef struct Lookup:
+    const uint8_t* key
+    uint64_t hash
+    uint64_t slot           # the next one of the image's index to look at
+    uint64_t left           # how many slots of the index have not been looked at
+    int64_t offset          # of the record in the image that may be it, -1 = none
+    const uint8_t* record   # the key's record; NULL: there is none
+    const uint8_t* value
+    int32_t size
+    int32_t value_size      # -1 = the key has no value
+    Where where
+
+
+cdef inline void read_record(const uint8_t* p, bint row_checksums, Record* out) noexcept nogil:
+    """Takes apart a record of a layer, whose sizes are known to be right."""
+    cdef int32_t checksum = 4 if row_checksums else 0
+    out.key_size = <int32_t> load_be32(p)
+    out.key = p + 4
+    out.value_size = <int32_t> load_be32(p + 4 + out.key_size)
+    out.value = p + 8 + out.key_size + checksum
+    if out.value_size < 0:
+        out.size = 8 + <int64_t> out.key_size
+        out.key += checksum
+        out.key_size -= checksum
+    else:
+        out.size = 8 + <int64_t> out.key_size + out.value_size
+        out.value_size -= checksum
+
+
+cdef failure(Fault* fault, str path):
+    """The exception for a fault."""
+    if fault.kind == OUT_OF_MEMORY:
+        return MemoryError()
+    what = "a block of the image does not match its checksum"
+    if fault.kind == DAMAGED_RECORD:
+        what = "the image's index names no record"
+    return ImageDamagedError(what, path, fault.offset, "Remove the image: it is built anew from the checkpoint's files")
+
+
+include "area_owner.pxi"
+include "image_view.pxi"
+include "table.pxi"
+include "prefix.pxi"
+include "lookup.pxi"
+include "image.pxi"
+include "image_file.pxi"
+include "image_builder.pxi"
+include "layer.pxi"
+include "overlay.pxi"
+include "transaction.pxi"
+include "scan.pxi"
