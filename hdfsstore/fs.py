@@ -84,14 +84,15 @@ def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = Non
 
     Args:
         siblings: the names in the file's folder, where the caller has listed it; else the filesystem is asked.
-        size: the file's size, where the caller has listed it: a small file is held in memory and not kept open.
+        size: the file's size, where the caller has listed it, else it is asked for as the file is opened. A small file
+            is held in memory and not kept open.
 
     Raises:
         FileNotFoundError: there is no such file.
         CorruptFileError: a side file makes no sense (what the file itself lacks, its readinto and finish say).
         StateStoreError: any other error of the filesystem.
     """
-    return Input(fs, path, _side_files(fs, path, siblings), small=size is not None and size <= _SMALL)
+    return Input(fs, path, _side_files(fs, path, siblings), size)
 
 
 def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> bytes:
@@ -111,11 +112,11 @@ class Input:
     checked as soon as its last byte was read, the whole file at its end.
     """
 
-    def __init__(self, fs: FileSystem, path: str, sides: list[_Side], *, small: bool = False) -> None:
+    def __init__(self, fs: FileSystem, path: str, sides: list[_Side], size: int | None = None) -> None:
         self.path = path
         self._fs = fs
         self._sides = sides
-        self._small = small
+        self._size = size
         self._file = self._open()
         self._ended = False
         self._checks = self._new_checks()
@@ -173,12 +174,15 @@ class Input:
 
     def _open(self) -> pa.NativeFile:
         with _typed_errors(self.path):
-            if self._small:
-                with self._fs.open_input_stream(self.path, compression=None) as file:
+            if self._size is not None and self._size > _SMALL and not isinstance(self._fs, LocalFileSystem):
+                return self._fs.open_input_stream(self.path, compression=None, buffer_size=_REMOTE_READ_AHEAD)
+            file = self._fs.open_input_file(self.path)
+            if file.size() <= _SMALL:
+                with file:
                     return pa.BufferReader(file.read())
             if isinstance(self._fs, LocalFileSystem):
-                return self._fs.open_input_file(self.path)
-            return self._fs.open_input_stream(self.path, compression=None, buffer_size=_REMOTE_READ_AHEAD)
+                return file
+            return pa.BufferedInputStream(file, _REMOTE_READ_AHEAD)
 
     def _new_checks(self) -> list[side_files.Check]:
         made = [make(self.path, side_path, content) for make, side_path, content in self._sides]

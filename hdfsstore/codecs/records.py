@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore._cext.records import RecordParser
-from hdfsstore.codecs.compression import open_reader
+from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.errors import CorruptFileError, StateStoreError
 
 if TYPE_CHECKING:
@@ -117,21 +117,31 @@ def decode_records(data: Buffer, *, row_checksums: bool = False) -> tuple[pa.Buf
     return parser.keys, parser.values, pc.less(pc.list_element(sizes, 1), 0)
 
 
-def read_windows(raw: Input, file_format: RecordFormat, kind: FileKind, path: str) -> Iterator[Window]:
+def read_windows(
+    raw: Input,
+    file_format: RecordFormat,
+    kind: FileKind,
+    path: str,
+    read_header: Callable[[Reader], int] | None = None,
+) -> Iterator[Window]:
     """Yields all records of a file, in windows of about WINDOW_BYTES (more only for a record that is larger).
+
+    Args:
+        read_header: reads what stands before the records, where there is anything, and returns how many bytes it is.
 
     Raises:
         CorruptFileError: the file is damaged or ends before its end mark.
         StateStoreError: a record is larger than the format allows.
     """
     reader = open_reader(file_format.compression_codec, raw, path=path)
+    position = 0 if read_header is None else read_header(reader)
     parser = RecordParser(
         row_checksums=file_format.row_checksums,
         tombstones=kind == "delta",
         max_record_bytes=file_format.max_record_bytes,
     )
     window = memoryview(bytearray(WINDOW_BYTES))
-    filled = position = 0
+    filled = 0
     while True:
         read = reader.readinto(window[filled:])
         filled += read

@@ -1,31 +1,39 @@
 """The state files of one partition of a store, and which of them make up a version.
 
-    <version>.delta       what batch version-1 changed
-    <version>.snapshot    everything the store holds at that version
+    format 1   <version>.delta               what batch version-1 changed
+               <version>.snapshot            everything the store holds at that version
+    format 2   <version>_<id>.delta          the same, by the attempt of that id
+               <version>_<id>.snapshot
 
-Version 0 is the empty store. Version v is the newest snapshot at or before v and every delta after it.
+Version 0 is the empty store. Version v is the newest snapshot at or before v and every delta after it. Without ids a
+listing tells which files those are; with ids the deltas' lineages do (version_files.py). The two are never mixed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyarrow.fs import FileSystem, FileType
 
+from hdfsstore.codecs.lineage import UNIQUE_ID
+from hdfsstore.codecs.records import FileKind
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.fs import list_folder
 
-_STATE_FILE = re.compile(r"(\d+)\.(delta|snapshot)")
+# A version's number and, in checkpoint format version 2, the unique id of the attempt that wrote it.
+VersionId: TypeAlias = tuple[int, str | None]
+
+_STATE_FILE = re.compile(rf"(\d+)(?:_({UNIQUE_ID.pattern}))?\.(delta|snapshot)")
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The files that make up a version: versions of the snapshot (None: from the empty store) and of the deltas."""
+    """The files that make up a version: of the snapshot (None: from the empty store) and of the deltas after it."""
 
-    snapshot: int | None
-    deltas: range
+    snapshot: VersionId | None
+    deltas: tuple[VersionId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +42,14 @@ class StateFiles:
 
     Attributes:
         folder: its path.
-        names: all names in it, side files too.
-        sizes: size in bytes of each file.
-        snapshots, deltas: the versions that there are.
+        sizes: all names in it, side files too, and the size of each in bytes.
+        snapshots, deltas: the versions that there are, with ids and without.
     """
 
     folder: str
     sizes: dict[str, int]
-    snapshots: frozenset[int]
-    deltas: frozenset[int]
+    snapshots: frozenset[VersionId]
+    deltas: frozenset[VersionId]
 
     @classmethod
     def list(cls, fs: FileSystem, folder: str) -> StateFiles:
@@ -53,59 +60,80 @@ class StateFiles:
     @classmethod
     def of(cls, folder: str, sizes: dict[str, int]) -> StateFiles:
         """A listing from names and sizes."""
-        return cls(folder, sizes, _versions(sizes, "snapshot"), _versions(sizes, "delta"))
+        found: dict[FileKind, set[VersionId]] = {"delta": set(), "snapshot": set()}
+        for name in sizes:
+            if parsed := parse_name(name):
+                version_id, kind = parsed
+                found[kind].add(version_id)
+        return cls(folder, sizes, frozenset(found["snapshot"]), frozenset(found["delta"]))
+
+    @staticmethod
+    def path_of(folder: str, version_id: VersionId, kind: FileKind) -> str:
+        """Path of a version's delta or snapshot."""
+        return f"{folder}/{file_name(version_id, kind)}"
 
     @property
     def empty(self) -> bool:
         """Whether there is no state file at all."""
         return not self.snapshots and not self.deltas
 
-    def path(self, version: int, kind: str) -> str:
-        """Path of a version's delta or snapshot."""
-        return f"{self.folder}/{version}.{kind}"
-
     def chain(self, version: int, below: int | None = None) -> Chain:
-        """The files that make up `version`, from the newest snapshot (one below version `below`, where given).
+        """The files without ids that make up `version`, from the newest snapshot.
 
         A store that never had a row may have no file: an empty folder is the empty store at every version.
+
+        Args:
+            below: only a snapshot of a version below this one is taken.
 
         Raises:
             BatchNotAvailableError: the version is newer than the files, or retention has removed what it needs.
             MissingFileError: a delta in between is missing.
         """
         if self.empty:
-            return Chain(None, range(1, 1))
-        usable = [v for v in self.snapshots if v <= version and (below is None or v < below)]
-        snapshot = max(usable, default=None)
+            return Chain(None, ())
+        snapshots, there = (
+            {number for number, unique_id in ids if unique_id is None} for ids in (self.snapshots, self.deltas)
+        )
+        snapshot = max((v for v in snapshots if v <= version and (below is None or v < below)), default=None)
         deltas = range(1 if snapshot is None else snapshot + 1, version + 1)
-        missing = [v for v in deltas if v not in self.deltas]
-        if not missing:
-            return Chain(snapshot, deltas)
-        newest = max(self.snapshots | self.deltas, default=0)
+        newest = max(snapshots | there, default=0)
         if version > newest:
             raise BatchNotAvailableError(
                 f"there is no state of version {version}; the newest is {newest}",
                 self.folder,
                 remedy=f"Batch {version - 1} has written nothing here: read an earlier batch",
             )
-        if snapshot is None and not any(v < missing[-1] for v in self.deltas):
+        missing = [v for v in deltas if v not in there]
+        if not missing:
+            return Chain(None if snapshot is None else (snapshot, None), tuple((v, None) for v in deltas))
+        if snapshot is None and not any(v < missing[-1] for v in there):
             raise BatchNotAvailableError(
                 f"retention has removed the files that version {version} needs",
                 self.folder,
-                remedy=self._oldest(),
+                remedy=_oldest(snapshots),
             )
         raise MissingFileError(
             f"version {version} needs this delta, and it is missing",
-            self.path(missing[-1], "delta"),
+            self.path_of(self.folder, (missing[-1], None), "delta"),
             remedy="Restore the file, or read a version that does not need it",
         )
 
-    def _oldest(self) -> str:
-        if not self.snapshots:
-            return "No version is left that can be read"
-        return f"The oldest version that can be read is {min(self.snapshots)}: read a later batch"
+
+def file_name(version_id: VersionId, kind: FileKind) -> str:
+    """Name of a version's delta or snapshot."""
+    version, unique_id = version_id
+    return f"{version}.{kind}" if unique_id is None else f"{version}_{unique_id}.{kind}"
 
 
-def _versions(names: Iterable[str], kind: str) -> frozenset[int]:
-    matches = (_STATE_FILE.fullmatch(name) for name in names)
-    return frozenset(int(match[1]) for match in matches if match and match[2] == kind)
+def parse_name(name: str) -> tuple[VersionId, FileKind] | None:
+    """What a file of that name is; None where it is no delta and no snapshot."""
+    match = _STATE_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return (int(match[1]), match[2]), "delta" if match[3] == "delta" else "snapshot"
+
+
+def _oldest(snapshots: set[int]) -> str:
+    if not snapshots:
+        return "No version is left that can be read"
+    return f"The oldest version that can be read is {min(snapshots)}: read a later batch"

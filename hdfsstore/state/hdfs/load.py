@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import groupby
+from types import MappingProxyType
 from typing import TypeVar
 
 from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.key_set import KeySet
-from hdfsstore.codecs.records import RecordFormat, Window, read_windows
-from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, StateStoreError
-from hdfsstore.fs import Input, open_input
-from hdfsstore.side_files import hadoop_name, spark_name
-from hdfsstore.state.hdfs.files import Chain, StateFiles
+from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.fs import Input
+from hdfsstore.state.hdfs.files import Chain, StateFiles, VersionId
+from hdfsstore.state.hdfs.version_files import (
+    LineageFiles,
+    ListedFiles,
+    VersionFiles,
+    read_version,
+    warn_of_empty,
+    with_listing,
+)
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-# How often a folder is listed anew when files vanish between listing and opening (a running query's maintenance).
-LISTINGS = 3
 
 
 class PartitionLoader:
@@ -30,12 +34,20 @@ class PartitionLoader:
         fs: the filesystem of the checkpoint.
         folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
         file_format: how the store's files are written.
+        unique_ids: of the versions that were written with one.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        file_format: RecordFormat,
+        unique_ids: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self._fs = fs
         self._folder = folder
         self._format = file_format
+        self._unique_ids = unique_ids
 
     def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
         """The state at `version`, each key once, as `convert` of one window of records after the other.
@@ -46,7 +58,12 @@ class PartitionLoader:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: a delta is damaged, or every snapshot is.
         """
-        return self._retry(version, lambda files: self._load(files, version, convert))
+
+        def read(files: VersionFiles, chain: Chain) -> list[T]:
+            with ExitStack() as stack:
+                return [convert(window) for window in self._windows(files, chain, stack)]
+
+        return self._read(version, read)
 
     def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
         """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
@@ -54,128 +71,108 @@ class PartitionLoader:
         Memory: a window, and the keys of the deltas since the snapshot.
         """
         with ExitStack() as stack:
-            yield from self._retry(version, lambda files: self._open(files, version, convert, stack))
 
-    def changes(self, versions: range, convert: Callable[[int, Window], T]) -> list[T]:
+            def read(files: VersionFiles, chain: Chain) -> Iterator[Window]:
+                if chain.snapshot is not None:
+                    verify(files, chain.snapshot)
+                return self._windows(files, chain, stack)
+
+            yield from map(convert, self._read(version, read))
+
+    def changes(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
         """Every record of the deltas of `versions`, in their order, as `convert` of a version and its windows."""
+        return [
+            item
+            for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
+            for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
+        ]
 
-        def read(files: StateFiles) -> list[T]:
-            return [converted for version in versions for converted in self._changes(files, version, convert)]
+    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        def read(listing: StateFiles) -> list[T]:
+            if listing.empty:
+                warn_of_empty(self._folder)
+                return []
+            found: list[T] = []
+            for version in versions:
+                if (version, None) not in listing.deltas:
+                    listing.chain(version)  # Says why: not written yet, or removed by retention.
+                    raise BatchNotAvailableError(
+                        f"there is no delta of version {version}, only a snapshot",
+                        self._folder,
+                        remedy="Read its state",
+                    )
+                found += _changes(ListedFiles(self._fs, listing, self._format, (version, None)), convert)
+            return found
 
-        return self._retry(versions[-1], read) if versions else []
+        return with_listing(self._fs, self._folder, versions[-1], read)
 
-    def _changes(self, files: StateFiles, version: int, convert: Callable[[int, Window], T]) -> list[T]:
-        if files.empty:
-            return []
-        if version not in files.deltas:
-            files.chain(version)  # Says why: not written yet, or removed by retention.
-            raise BatchNotAvailableError(
-                f"there is no delta of version {version}, only a snapshot", files.folder, remedy="Read its state"
-            )
-        with closing(self._input(files, version, "delta")) as raw:
-            windows = read_windows(raw, self._format, "delta", files.path(version, "delta"))
-            converted = [convert(version, window) for window in windows]
-            raw.finish()
-            return converted
+    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        ids = [(version, self._unique_ids[version]) for version in versions]
+        opened = (LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids)
+        return [item for files in opened for item in _changes(files, convert)]
 
-    def _retry(self, version: int, attempt: Callable[[StateFiles], T]) -> T:
-        for _ in range(LISTINGS):
-            files = StateFiles.list(self._fs, self._folder)
-            if files.empty:
-                log.warning("%s: there is no state file, so the partition is read as empty", self._folder)
-            try:
-                return attempt(files)
-            except FileNotFoundError as error:
-                log.info("%s vanished while version %d was read: listing %s again", error, version, self._folder)
-        raise BatchNotAvailableError(
-            f"files of version {version} vanished {LISTINGS} times while it was read: retention passed it",
-            self._folder,
-            remedy="Read a later batch, or let the query retain more (spark.sql.streaming.minBatchesToRetain)",
-        )
+    def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
+        version_id = version, self._unique_ids.get(version)
+        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
 
-    def _load(self, files: StateFiles, version: int, convert: Callable[[Window], T]) -> list[T]:
-        chain = files.chain(version)
-        while True:
-            try:
-                with ExitStack() as stack:
-                    return [convert(window) for window in self._windows(files, chain, stack)]
-            except CorruptFileError as error:
-                chain = self._older(files, chain, version, error)
-
-    def _open(self, files: StateFiles, version: int, convert: Callable[[Window], T], stack: ExitStack) -> Iterator[T]:
-        chain = files.chain(version)
-        while chain.snapshot is not None:
-            try:
-                self._verify(files, chain.snapshot)
-                break
-            except CorruptFileError as error:
-                chain = self._older(files, chain, version, error)
-        return map(convert, self._windows(files, chain, stack))
-
-    def _older(self, files: StateFiles, chain: Chain, version: int, error: CorruptFileError) -> Chain:
-        """The chain from the snapshot before, when the snapshot or a side file of it is damaged; else the error."""
-        name = f"{chain.snapshot}.snapshot"
-        if error.path not in {f"{files.folder}/{own}" for own in (name, hadoop_name(name), spark_name(name))}:
-            raise error
-        try:
-            older = files.chain(version, below=chain.snapshot)
-        except StateStoreError as missing:
-            raise error from missing
-        base = "the empty store" if older.snapshot is None else f"snapshot {older.snapshot}"
-        log.warning("%s; going on from %s and the deltas after it", error, base)
-        return older
-
-    def _verify(self, files: StateFiles, snapshot: int) -> None:
-        path = files.path(snapshot, "snapshot")
-        with closing(self._input(files, snapshot, "snapshot")) as raw:
-            for _ in read_windows(raw, self._format, "snapshot", path):
-                pass
-            raw.finish()
-
-    def _windows(self, files: StateFiles, chain: Chain, stack: ExitStack) -> Iterator[Window]:
+    def _windows(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> Iterator[Window]:
         """Each key's newest record: the deltas from the newest back, then what the snapshot has besides.
 
         All files are open, or small ones read, before this returns, so none of them can vanish later.
         """
-        inputs = [(v, stack.enter_context(closing(self._input(files, v, "delta")))) for v in reversed(chain.deltas)]
+        deltas = [(delta, stack.enter_context(closing(files.open(delta, "delta")))) for delta in reversed(chain.deltas)]
         base = None
         if chain.snapshot is not None:
-            base = stack.enter_context(closing(self._input(files, chain.snapshot, "snapshot")))
-        return self._decided(files, chain, inputs, base)
+            base = chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot")))
+        return self._decided(files, deltas, base)
 
     def _decided(
-        self, files: StateFiles, chain: Chain, deltas: list[tuple[int, Input]], base: Input | None
+        self, files: VersionFiles, deltas: list[tuple[VersionId, Input]], base: tuple[VersionId, Input] | None
     ) -> Iterator[Window]:
-        decided = KeySet(seed=hash(files.folder))
-        for version, raw in deltas:
-            yield from self._decided_by_delta(decided, raw, files.path(version, "delta"))
-        if base is not None and chain.snapshot is not None:
-            path = files.path(chain.snapshot, "snapshot")
-            for window in read_windows(base, self._format, "snapshot", path):
+        decided = KeySet(seed=hash(self._folder))
+        for version_id, source in deltas:
+            yield from _decided_by_delta(decided, files, version_id, source)
+        if base is not None:
+            snapshot, source = base
+            for window in files.windows(source, snapshot, "snapshot"):
                 kept = decided.keep_absent(window.data, window.keys, window.values)
                 if kept:
                     yield window.first(kept)
-            base.finish()
+            source.finish()
 
-    def _decided_by_delta(self, decided: KeySet, raw: Input, path: str) -> Iterator[Window]:
-        records = 0
-        only: Window | None = None  # the delta's one window, where reading on has not used its buffers again
-        for window in read_windows(raw, self._format, "delta", path):
-            decided.note(window.data, window.keys, records)
-            only = window if window.last and not records else None
-            records += len(window)
-        raw.finish()
-        windows: Iterable[Window] = (only,) if only else ()
-        if records and not only:
-            raw.rewind()
-            windows = read_windows(raw, self._format, "delta", path)
-        records = 0
-        for window in windows:
-            kept = decided.keep_noted(window.data, window.keys, window.values, records)
-            records += len(window)
-            if kept:
-                yield window.first(kept)
-        decided.settle()
 
-    def _input(self, files: StateFiles, version: int, kind: str) -> Input:
-        return open_input(self._fs, files.path(version, kind), files.sizes, files.sizes.get(f"{version}.{kind}"))
+def verify(files: VersionFiles, snapshot: VersionId) -> None:
+    """Reads a snapshot to its end, and raises CorruptFileError where it is damaged."""
+    with closing(files.open(snapshot, "snapshot")) as source:
+        for _ in files.windows(source, snapshot, "snapshot"):
+            pass
+        source.finish()
+
+
+def _decided_by_delta(decided: KeySet, files: VersionFiles, version_id: VersionId, source: Input) -> Iterator[Window]:
+    records = 0
+    only: Window | None = None  # the delta's one window, where reading on has not used its buffers again
+    for window in files.windows(source, version_id, "delta"):
+        decided.note(window.data, window.keys, records)
+        only = window if window.last and not records else None
+        records += len(window)
+    source.finish()
+    windows: Iterable[Window] = (only,) if only else ()
+    if records and not only:
+        source.rewind()
+        windows = files.windows(source, version_id, "delta")
+    records = 0
+    for window in windows:
+        kept = decided.keep_noted(window.data, window.keys, window.values, records)
+        records += len(window)
+        if kept:
+            yield window.first(kept)
+    decided.settle()
+
+
+def _changes(files: VersionFiles, convert: Callable[[int, Window], T]) -> list[T]:
+    version_id = files.version_id
+    with closing(files.open(version_id, "delta")) as source:
+        converted = [convert(version_id[0], window) for window in files.windows(source, version_id, "delta")]
+        source.finish()
+        return converted

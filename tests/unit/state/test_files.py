@@ -10,23 +10,27 @@ def files(*names: str) -> StateFiles:
     return StateFiles.of("state/0/0", dict.fromkeys(names, 1))
 
 
+def chained(snapshot: int | None, *deltas: int) -> Chain:
+    return Chain(None if snapshot is None else (snapshot, None), tuple((version, None) for version in deltas))
+
+
 def test_newest_snapshot_and_the_deltas_after_it() -> None:
     listing = files("1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta", "4.snapshot", "5.delta")
-    assert listing.chain(5) == Chain(4, range(5, 6))
-    assert listing.chain(4) == Chain(4, range(5, 5))
-    assert listing.chain(3) == Chain(2, range(3, 4))
-    assert listing.chain(1) == Chain(None, range(1, 2))
-    assert listing.chain(5, below=4) == Chain(2, range(3, 6))
-    assert listing.chain(5, below=2) == Chain(None, range(1, 6))
+    assert listing.chain(5) == chained(4, 5)
+    assert listing.chain(4) == chained(4)
+    assert listing.chain(3) == chained(2, 3)
+    assert listing.chain(1) == chained(None, 1)
+    assert listing.chain(5, below=4) == chained(2, 3, 4, 5)
+    assert listing.chain(5, below=2) == chained(None, 1, 2, 3, 4, 5)
 
 
 def test_version_0_is_empty_whatever_the_files() -> None:
-    assert files().chain(0) == Chain(None, range(1, 1))
+    assert files().chain(0) == chained(None)
 
 
 def test_names_that_are_not_state_files_are_left_alone() -> None:
     listing = files("1.delta", ".1.delta.crc", "1.delta.crc", ".2.delta.ab-cd.tmp", "x.delta", "3.delta.tmp", "4.zip")
-    assert listing.deltas == {1}
+    assert listing.deltas == {(1, None)}
     assert listing.snapshots == frozenset()
 
 

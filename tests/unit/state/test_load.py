@@ -14,15 +14,14 @@ from pyarrow.fs import LocalFileSystem
 from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
-from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.hdfs.files import StateFiles
 from hdfsstore.state.hdfs.load import PartitionLoader
+from tests.unit.state.chains import State, pairs
 
 SOURCE = Path(__file__).parents[2] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
 LAST = max(int(path.stem) for path in SOURCE.glob("*.delta"))
-
-State = dict[bytes, bytes]
 
 
 @pytest.fixture
@@ -40,15 +39,6 @@ def snapshots(folder: Path) -> list[int]:
 
 def loader(folder: Path) -> PartitionLoader:
     return PartitionLoader(LocalFileSystem(), str(folder), RecordFormat())
-
-
-def pairs(window: Window) -> list[tuple[bytes, bytes | None]]:
-    spans = [memoryview(spans).cast("i").tolist() for spans in (window.keys, window.values)]
-    data = bytes(window.data)
-    keys, values = (
-        [data[s[i] : s[i] + s[i + 1]] if s[i + 1] >= 0 else None for i in range(0, len(s), 2)] for s in spans
-    )
-    return list(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
 
 def state(folder: Path, version: int) -> State:
