@@ -14,10 +14,11 @@ cdef struct BinaryValues:
 cdef inline BinaryValues binary_values(array) except *:
     cdef BinaryValues out
     cdef uintptr_t address
-    import pyarrow.types as types
-    large = types.is_large_binary(array.type)
-    if not large and not types.is_binary(array.type):
-        raise TypeError(f"a binary or large_binary array is needed, not {array.type}")
+    import pyarrow as pa
+    if not isinstance(array, (pa.BinaryArray, pa.LargeBinaryArray)):
+        given = array.type if isinstance(array, pa.Array) else type(array).__name__
+        raise TypeError(f"a binary or large_binary array is needed, not {given}")
+    large = isinstance(array, pa.LargeBinaryArray)
     validity, offsets, data = array.buffers()
     out.length = len(array)
     out.start = array.offset
