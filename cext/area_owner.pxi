@@ -13,7 +13,7 @@ cdef class AreaOwner:
 cdef object buffer_of(Area* area, int64_t size):
     """Gives the area away as a pyarrow buffer of its first `size` bytes."""
     cdef AreaOwner owner = AreaOwner()
-    if size < area.capacity and not area_resize(area, size):
+    if (area.data == NULL or size < area.capacity) and not area_resize(area, size):
         raise MemoryError
     owner.area = area[0]
     area[0] = Area(NULL, 0, 0)

@@ -129,7 +129,7 @@ cdef inline bint image_match(const ImageView* view, Lookup* key, Fault* fault) n
     while key.offset >= 0:
         if not image_record(view, key.offset, &record, fault):
             return False
-        if record.key_size == key.size and memcmp(record.key, key.key, key.size) == 0:
+        if are_alike(record.key, record.key_size, key.key, key.size):
             key.where = IN_IMAGE
             key.record = view.records + key.offset
             key.value = record.value

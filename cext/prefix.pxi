@@ -119,7 +119,7 @@ cdef int64_t prefix_find(
             if other_size == -2:
                 fault.kind = OUT_OF_MEMORY
                 return -1
-            if other_size == size and memcmp(scratch.other.data, row, size) == 0:
+            if are_alike(scratch.other.data, other_size, row, size):
                 return number
         at[0] = (at[0] + 1) & mask
 

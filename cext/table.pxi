@@ -93,7 +93,7 @@ cdef inline int64_t table_find(
         if (slot ^ h) >> 32 == 0:
             number = <int64_t> (<uint32_t> slot) - 1
             known = node_key(table, node_of(table, number), &known_size)
-            if known_size == size and memcmp(known, key, size) == 0:
+            if are_alike(known, known_size, key, size):
                 return number
         at[0] = (at[0] + 1) & mask
 

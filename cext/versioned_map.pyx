@@ -123,6 +123,10 @@ cdef inline void read_record(const uint8_t* p, bint row_checksums, Record* out) 
         out.value_size -= checksum
 
 
+cdef inline bint are_alike(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+    return a_size == b_size and (a_size == 0 or memcmp(a, b, a_size) == 0)
+
+
 cdef failure(Fault* fault, str path):
     """The exception for a fault."""
     if fault.kind == OUT_OF_MEMORY:

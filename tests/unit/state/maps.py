@@ -1,0 +1,78 @@
+"""Images and their contents, for the tests of the versioned map."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from hdfsstore._cext.records import encode_records
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, PrefixPlan, Transaction
+from hdfsstore.codecs.records import decode_records
+from hdfsstore.codecs.row_plan import plan
+from hdfsstore.codecs.types import StructType
+
+# What is put, or None where the key is removed.
+Update = tuple[bytes, bytes | None]
+
+
+def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
+    return pa.array(list(values), pa.binary())
+
+
+def records_of(updates: Iterable[Update], *, row_checksums: bool) -> tuple[memoryview, pa.Buffer, pa.Buffer]:
+    """A whole file's bytes, and the spans of its keys and values."""
+    updates = list(updates)
+    content = encode_records(
+        binary(key for key, _ in updates), binary(value for _, value in updates), row_checksums=row_checksums
+    )
+    data = memoryview(content).cast("B")
+    keys, values, _ = decode_records(data, row_checksums=row_checksums)
+    return data, keys, values
+
+
+def image_of(state: Mapping[bytes, bytes], *, row_checksums: bool = False, prefix: PrefixPlan | None = None) -> Image:
+    builder = ImageBuilder(row_checksums=row_checksums, prefix=prefix)
+    builder.append(*records_of(state.items(), row_checksums=row_checksums))
+    return builder.finish()
+
+
+def reopened(image: Image, path: str = "the-image", prefix: PrefixPlan | None = None) -> Image:
+    """The image as its file gives it."""
+    return Image.open(pa.py_buffer(b"".join(image.parts(b"metadata"))), path, prefix=prefix)
+
+
+def updates_of(layer: Layer, *, row_checksums: bool = False) -> list[Update]:
+    data = memoryview(layer.records).cast("B")
+    pairs = []
+    for spans in decode_records(data, row_checksums=row_checksums)[:2]:
+        numbers = struct.unpack(f"={spans.size // 4}i", spans)
+        ranges = zip(numbers[::2], numbers[1::2], strict=True)
+        pairs.append([None if size < 0 else bytes(data[at : at + size]) for at, size in ranges])
+    return [(key or b"", value) for key, value in zip(*pairs, strict=True)]
+
+
+def as_dict(keys: pa.Array, values: pa.Array) -> dict[bytes, bytes]:
+    """The content of two arrays, which must be valid and hold each key once."""
+    for array in (keys, values):
+        array.validate(full=True)
+        assert array.null_count == 0
+    content = dict(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+    assert len(content) == len(keys)
+    return content
+
+
+def content_of(transaction: Transaction, max_bytes: int = 100) -> dict[bytes, bytes]:
+    """What a scan finds, each key once."""
+    found: dict[bytes, bytes] = {}
+    for batch in transaction.scan(max_bytes):
+        content = as_dict(*batch)
+        assert not found.keys() & content.keys()
+        found |= content
+    return found
+
+
+def prefix_plan(key: StructType, columns: int) -> PrefixPlan:
+    kinds = plan(key, "").kinds.decode()
+    return len(kinds), bytes({"s": 1, "D": 2, "i": 2}.get(kind, 0) for kind in kinds[:columns])
