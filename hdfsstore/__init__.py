@@ -11,11 +11,16 @@ from hdfsstore.errors import (
     CorruptFileError,
     MissingFileError,
     SchemaMismatchError,
+    StateStoreClosedError,
     StateStoreError,
     UnsupportedProviderError,
     UnsupportedTypeError,
     UnsupportedVersionError,
 )
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.open import open_provider
+from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.store_id import StateStoreId
 
 __all__ = [
     "Batch",
@@ -29,9 +34,14 @@ __all__ = [
     "MissingFileError",
     "Operator",
     "SchemaMismatchError",
+    "StateStoreCheckpointInfo",
+    "StateStoreClosedError",
+    "StateStoreConf",
     "StateStoreError",
+    "StateStoreId",
     "Store",
     "UnsupportedProviderError",
     "UnsupportedTypeError",
     "UnsupportedVersionError",
+    "open_provider",
 ]

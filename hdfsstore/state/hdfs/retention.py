@@ -37,7 +37,7 @@ from hdfsstore.publish import TEMPORARY_NAME, remove
 from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
 
 if TYPE_CHECKING:
-    from hdfsstore.state.hdfs.versions import VersionId
+    from hdfsstore.state.hdfs.files import VersionId
 
 log = logging.getLogger(__name__)
 

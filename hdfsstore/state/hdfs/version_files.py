@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from pyarrow.fs import FileSystem
 
+from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, Window, read_windows
@@ -56,8 +57,8 @@ class VersionFiles(ABC):
     def open(self, version_id: VersionId, kind: FileKind) -> Input:
         """A file of the chain, at its start. It becomes the caller's to close."""
 
-    def windows(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
-        """The records of a file that `open` gave, in windows as read_windows yields them."""
+    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
+        """The records of what `open` gave, or of what reads that, in windows as read_windows yields them."""
         return read_windows(source, self._format, kind, self.path(version_id, kind))
 
     def path(self, version_id: VersionId, kind: FileKind) -> str:
@@ -122,7 +123,7 @@ class LineageFiles(VersionFiles):
                 raise
             raise self._missing(version_id) from None
 
-    def windows(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
+    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
         header = None if kind == "snapshot" else lambda reader: self._check_header(reader, version_id)
         return read_windows(source, self._format, kind, self.path(version_id, kind), header)
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple
 
-from hdfsstore._cext.versioned_map import VersionedMap
+from hdfsstore._cext.versioned_map import Image, Layer, VersionedMap
 from hdfsstore.codecs.records import FileKind
-from hdfsstore.state.hdfs.busy import Busy
+from hdfsstore.state.hdfs.files import VersionId
 
-if TYPE_CHECKING:
-    from hdfsstore._cext.versioned_map import Image, Layer
-
-VersionId: TypeAlias = tuple[int, str | None]
+EMPTY: VersionId = (0, None)
 
 # A version that is committed again and again (a loop of actions in foreachBatch) keeps so many attempts in memory.
 MAX_ATTEMPTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FileDigest:
+class FileDigest(NamedTuple):
     """What a version's file was when it was read or written: all that tells one run of a V1 version from another."""
 
     kind: FileKind
@@ -50,7 +46,7 @@ class LayerTree:
 
     def add(self, parent: int, layer: Layer, version_id: VersionId) -> int:
         """Adds a version on top of the layer `parent`, 0 being the image; returns its layer's number."""
-        number: int = self.map.add(parent, layer)
+        number = self.map.add(parent, layer)
         self._layers[number] = parent, version_id, layer
         return number
 
@@ -99,16 +95,15 @@ class Versions:
     Attributes:
         confirmed: the last (version, id) that a store was opened at: what the driver chose. It and its lineage are
             committed for good; another attempt of the same version number has lost.
-        busy: what maintenance yields to.
     """
 
     def __init__(self, max_retained: int) -> None:
         self.confirmed: VersionId | None = None
-        self.busy = Busy()
         self._max_retained = max_retained
         self._held: dict[VersionId, HeldVersion] = {}
         self._recent: list[int] = []  # version numbers, the one used last at the end
-        self._snapshots: set[VersionId] = set()
+        self._snapshots: frozenset[VersionId] = frozenset()
+        self._attempts: frozenset[VersionId] = frozenset()
         self._lock = threading.Lock()
 
     def held(self) -> list[HeldVersion]:
@@ -117,12 +112,14 @@ class Versions:
             return sorted(self._held.values(), key=lambda version: version.id[0])
 
     def find(self, version_id: VersionId) -> HeldVersion | None:
-        """The version if it is held, which now counts as used."""
+        """The version if it is held."""
+        return self._held.get(version_id)
+
+    def use(self, version: HeldVersion) -> None:
+        """The version was used, and is let go of later than others."""
         with self._lock:
-            found = self._held.get(version_id)
-            if found is not None:
-                self._use(version_id[0])
-            return found
+            if version.id in self._held:
+                self._use(version.id[0])
 
     def add(self, version: HeldVersion) -> None:
         """Holds a version that was loaded."""
@@ -134,13 +131,16 @@ class Versions:
         base: HeldVersion,
         layer: Layer,
         version_id: VersionId,
+        lineage: tuple[VersionId, ...],
         digest: FileDigest | None = None,
         *,
-        full_snapshot: bool = False,
-        committed: bool = True,
+        committed: bool = False,
     ) -> HeldVersion:
-        """Holds a version that is `layer` on top of `base`, wherever that has moved to. Costs the layer's records."""
-        lineage = () if full_snapshot else self.lineage_after(base)
+        """Holds a version that is `layer` on top of `base`, wherever that has moved to. Costs the layer's records.
+
+        Args:
+            lineage: that of the version, as HeldVersion has it.
+        """
         while True:
             with self._lock:
                 on = self._current(base)
@@ -151,15 +151,19 @@ class Versions:
                     continue  # it moved meanwhile
                 if version_id in self._held and version_id[1] is None:
                     self._forget(v for v in self._held if v[0] > version_id[0])  # they build on the earlier run
-                if full_snapshot:
-                    self._snapshots.add(version_id)
                 self._hold(version)
                 return version
 
     def drop(self, version: HeldVersion) -> None:
-        """Lets go of a version, and of whatever else shares its tree."""
+        """Lets go of a version, as its file has changed, and of those without ids after it."""
         with self._lock:
-            self._forget(v for v, held in self._held.items() if held.tree is version.tree)
+            if self._held.get(version.id) is version:
+                self._forget(v for v in self._held if v == version.id or (v[1] is None and v[0] > version.id[0]))
+
+    def drop_tree(self, tree: LayerTree) -> None:
+        """Lets go of all that stands on an image."""
+        with self._lock:
+            self._forget(v for v, held in self._held.items() if held.tree is tree)
 
     def clear(self) -> None:
         """Lets go of all."""
@@ -184,10 +188,18 @@ class Versions:
         return version.id[0] - first[0] + presumed_delta
 
     def note_snapshot(self, version_id: VersionId) -> None:
-        """A snapshot of that version exists: it was uploaded, or loaded from."""
+        """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on."""
         with self._lock:
-            # Lineages begin at the newest: of older ones only those that an attempt may still go back to matter.
-            self._snapshots = {*sorted(self._snapshots, key=lambda item: item[0])[-MAX_ATTEMPTS:], version_id}
+            self._snapshots = _with(self._snapshots, version_id)
+
+    def note_attempt(self, version_id: VersionId) -> None:
+        """The upload of a snapshot of that version begins: where a lineage grows too long, it begins here."""
+        with self._lock:
+            self._attempts = _with(self._attempts, version_id)
+
+    def was_attempted(self, version_id: VersionId) -> bool:
+        """Whether note_attempt was called with it, not too long ago."""
+        return version_id in self._attempts
 
     def install(self, image: Image, image_id: VersionId, top: Layer | Image) -> bool:
         """Moves a version and all that was committed on top of it to a new map over an image of that version.
@@ -230,7 +242,6 @@ class Versions:
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold the lock."""
         self._lock = threading.Lock()
-        self.busy = Busy()
 
     def _current(self, base: HeldVersion) -> HeldVersion:
         held = self._held.get(base.id)
@@ -271,3 +282,8 @@ def _move(version: HeldVersion, top: Layer | Image, tree: LayerTree, moved: dict
             if (old, number) not in moved:
                 moved[old, number] = tree.add(at, layer, version_id)
             at = moved[old, number]
+
+
+def _with(noted: frozenset[VersionId], version_id: VersionId) -> frozenset[VersionId]:
+    """One more, and the newest of those before: lineages begin at the newest, and few attempts go on side by side."""
+    return frozenset([*sorted(noted, key=lambda item: item[0])[-MAX_ATTEMPTS:], version_id])

@@ -1,0 +1,162 @@
+"""Gets a version of a store into memory by the shortest way that is sure.
+
+    1  it is held
+    2  the newest version before it that is held, or has a local image, and the deltas after that
+    3  the checkpoint's files alone: a snapshot and the deltas after it
+
+With unique ids an id says all: files and images under it never change. Without (checkpoint format version 1) a file may
+have been replaced by another run's since: before anything is built on what is held, or on an image, the file of that
+version is read and compared with what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.hdfs.held_images import HeldImages
+from hdfsstore.state.hdfs.reading import Delta, StoreReader
+from hdfsstore.state.hdfs.versions import EMPTY, HeldVersion, LayerTree, Versions
+
+log = logging.getLogger(__name__)
+
+
+class VersionLoader:
+    """Loads versions of one store. Threads may share it; one of them loads at a time.
+
+    Args:
+        counts: where hits and misses are counted.
+    """
+
+    def __init__(self, reader: StoreReader, versions: Versions, images: HeldImages, counts: Counter[str]) -> None:
+        self._reader = reader
+        self._versions = versions
+        self._images = images
+        self._counts = counts
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a forked child: no thread is left that could hold the lock."""
+        self._loading = threading.Lock()
+
+    def load(self, version_id: VersionId) -> HeldVersion:
+        """The version, which is held from now on.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: one of them is damaged.
+        """
+        held = self._held(version_id)
+        if held is None:
+            with self._loading:
+                held = self._held(version_id)  # another thread may have loaded it meanwhile
+                if held is None:
+                    return self._loaded(version_id)
+        self._counts["loadedMapCacheHitCount"] += 1
+        self._versions.use(held)
+        return held
+
+    def reload(self, damaged: HeldVersion) -> HeldVersion:
+        """The same version, from the checkpoint's files alone: its image is damaged, and is let go of."""
+        with self._loading:
+            held = self._versions.find(damaged.id)
+            if held is None or held.tree is damaged.tree:
+                self._versions.drop_tree(damaged.tree)
+                self._images.drop(damaged.tree.image_id)
+                held = self._from_files(damaged.id)
+                self._versions.add(held)
+            return held
+
+    def _loaded(self, version_id: VersionId) -> HeldVersion:
+        if version_id == EMPTY:
+            held = HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0)
+        else:
+            self._counts["loadedMapCacheMissCount"] += 1
+            held = self._by_deltas(version_id) or self._from_files(version_id)
+        self._versions.add(held)
+        return held
+
+    def _held(self, version_id: VersionId) -> HeldVersion | None:
+        held = self._versions.find(version_id)
+        if held is None or self._reader.is_unchanged(version_id, held.digest):
+            return held
+        log.warning(
+            "%s: version %d was written anew by somebody: it is loaded again", self._reader.folder, version_id[0]
+        )
+        self._versions.drop(held)
+        return None
+
+    def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
+        way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)
+        if way is None:
+            return None
+        held, deltas = way
+        for delta in deltas:
+            lineage = self._versions.lineage_after(held) if wanted[1] is None else delta.lineage
+            held = self._versions.append(held, delta.layer, delta.id, lineage, delta.digest)
+        return held
+
+    def _way_by_lineage(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
+        """What the version can be built on, and the deltas after that, oldest first; None: nothing here helps."""
+        oldest = min((version for version, _ in self._at_hand()), default=wanted[0])
+        ancestors = [wanted]  # newest first
+        read: dict[VersionId, Delta] = {}
+        begin = self._newest(ancestors)
+        try:
+            while begin is None:
+                last = ancestors[-1]
+                if last[0] <= oldest:
+                    return None
+                read[last] = self._reader.delta(last)
+                older = read[last].lineage[::-1]
+                if not older:
+                    return None
+                begin = self._newest(older)
+                ancestors += older
+            after = ancestors[: ancestors.index(begin.id)]
+            return begin, [read.get(version_id) or self._reader.delta(version_id) for version_id in reversed(after)]
+        except FileNotFoundError as error:
+            log.info("%s: a delta on the way to version %d is not there: %s", self._reader.folder, wanted[0], error)
+            return None
+
+    def _way_by_numbers(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
+        """The same without ids. Never past a snapshot, which may be where another run's versions begin."""
+        try:
+            chain = self._reader.chain(wanted[0])
+        except StateStoreError:
+            return None  # loading from the files says the same, after another look
+        first = max(1, wanted[0] - len(chain.deltas))
+        begin = self._newest([(number, None) for number in range(wanted[0], first - 1, -1)])
+        if begin is None:
+            return None
+        try:
+            return begin, [self._reader.delta((number, None)) for number in range(begin.id[0] + 1, wanted[0] + 1)]
+        except FileNotFoundError as error:
+            log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
+            return None
+
+    def _from_files(self, wanted: VersionId) -> HeldVersion:
+        loaded = self._reader.version(wanted)
+        if loaded.image_id != EMPTY:
+            self._versions.note_snapshot(loaded.image_id)
+        held = HeldVersion(loaded.image_id, LayerTree(loaded.image, loaded.image_id), 0, (), loaded.digest)
+        for delta in loaded.deltas:
+            held = self._versions.append(held, delta.layer, delta.id, delta.lineage, delta.digest)
+        return held
+
+    def _at_hand(self) -> list[VersionId]:
+        return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()
+
+    def _newest(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+        """The newest of them (they come newest first) that is held, or has an image here, and is still what it was."""
+        held = next((found for found in map(self._held, candidates) if found is not None), None)
+        newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
+        imaged = self._images.newest(newer)
+        if imaged is None:
+            return held
+        self._versions.add(imaged)
+        return imaged

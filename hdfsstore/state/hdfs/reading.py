@@ -1,0 +1,169 @@
+"""Reads a store's files into memory: a delta as a layer, a snapshot as an image, records copied as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore._cext.crc32c import crc32c
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder, PrefixPlan
+from hdfsstore.codecs.compression import Reader
+from hdfsstore.codecs.lineage import read_header
+from hdfsstore.codecs.records import FileKind, RecordFormat, Window, read_windows
+from hdfsstore.fs import Input, open_input
+from hdfsstore.state.hdfs.files import Chain, StateFiles, VersionId
+from hdfsstore.state.hdfs.version_files import VersionFiles, read_version
+from hdfsstore.state.hdfs.versions import EMPTY, FileDigest
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A delta that was read.
+
+    Attributes:
+        lineage: what its header says; empty without ids.
+        digest: of the file; None with an id.
+    """
+
+    id: VersionId
+    layer: Layer
+    lineage: tuple[VersionId, ...]
+    digest: FileDigest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A version that was read from its files.
+
+    Attributes:
+        image, image_id, digest: the snapshot that it begins with, or the empty store.
+        deltas: what follows, oldest first.
+    """
+
+    image: Image
+    image_id: VersionId
+    digest: FileDigest | None
+    deltas: list[Delta]
+
+
+class StoreReader:
+    """Reads the files of one store. Threads may share it.
+
+    Args:
+        fs, folder: where they are.
+        prefix: what prefix scans go by.
+    """
+
+    def __init__(
+        self, fs: FileSystem, folder: str, file_format: RecordFormat, prefix: PrefixPlan | None = None
+    ) -> None:
+        self.folder = folder
+        self._fs = fs
+        self._format = file_format
+        self._prefix = prefix
+
+    def empty(self) -> Image:
+        """The image of version 0."""
+        return Image.empty(row_checksums=self._format.row_checksums, prefix=self._prefix)
+
+    def version(self, version_id: VersionId) -> Loaded:
+        """A version, from the newest usable snapshot on.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: a delta is damaged, or every snapshot is.
+        """
+        return read_version(self._fs, self.folder, self._format, version_id, self._version)
+
+    def delta(self, version_id: VersionId) -> Delta:
+        """One delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
+        lineage: tuple[VersionId, ...] = ()
+        path = StateFiles.path_of(self.folder, version_id, "delta")
+        with_id = version_id[1] is not None
+
+        def header(reader: Reader) -> int:
+            nonlocal lineage
+            items, size = read_header(reader, path, version_id[0])
+            lineage = tuple(items)
+            return size
+
+        # Files with ids are only ours, and have no side files.
+        with closing(_Digesting(open_input(self._fs, path, () if with_id else None), "delta")) as source:
+            layer = self._layer(read_windows(source, self._format, "delta", path, header if with_id else None))
+            digest = source.finish()
+        return Delta(version_id, layer, lineage, None if with_id else digest)
+
+    def chain(self, version: int) -> Chain:
+        """The files of a version without an id, by a listing."""
+        return StateFiles.list(self._fs, self.folder).chain(version)
+
+    def is_unchanged(self, version_id: VersionId, digest: FileDigest | None) -> bool:
+        """Whether the version's file is the one that was read or written: one read of it, where there is no id."""
+        if version_id == EMPTY or version_id[1] is not None:
+            return True
+        if digest is None:
+            return False
+        path = StateFiles.path_of(self.folder, version_id, digest.kind)
+        try:
+            with closing(_Digesting(open_input(self._fs, path, ()), digest.kind)) as source:
+                return source.finish() == digest
+        except FileNotFoundError:
+            return False
+
+    def _version(self, files: VersionFiles, chain: Chain) -> Loaded:
+        with_id = files.version_id[1] is not None
+        image, digest = self.empty(), None
+        if chain.snapshot is not None:
+            with closing(_Digesting(files.open(chain.snapshot, "snapshot"), "snapshot")) as source:
+                image = self._image(files.windows(source, chain.snapshot, "snapshot"))
+                digest = source.finish()
+        before = () if chain.snapshot is None else (chain.snapshot,)
+        loaded = Loaded(image, chain.snapshot or EMPTY, None if with_id else digest, [])
+        for i, version_id in enumerate(chain.deltas):
+            with closing(_Digesting(files.open(version_id, "delta"), "delta")) as source:
+                layer = self._layer(files.windows(source, version_id, "delta"))
+                digest = source.finish()
+            lineage = (*before, *chain.deltas[:i])
+            loaded.deltas.append(Delta(version_id, layer, lineage, None if with_id else digest))
+        return loaded
+
+    def _image(self, windows: Iterable[Window]) -> Image:
+        builder = ImageBuilder(row_checksums=self._format.row_checksums, prefix=self._prefix)
+        for window in windows:
+            builder.append(window.data, window.keys, window.values)
+        return builder.finish()
+
+    def _layer(self, windows: Iterable[Window]) -> Layer:
+        builder = LayerBuilder(row_checksums=self._format.row_checksums)
+        for window in windows:
+            builder.append(window.data, window.keys, window.values)
+        return builder.finish()
+
+
+class _Digesting:
+    """A file that is read, and what goes by of it."""
+
+    def __init__(self, source: Input, kind: FileKind) -> None:
+        self._source = source
+        self._digest = FileDigest(kind, 0, 0)
+
+    def readinto(self, buffer: memoryview) -> int:
+        n = self._source.readinto(buffer)
+        kind, size, checksum = self._digest
+        self._digest = FileDigest(kind, size + n, crc32c(buffer[:n], checksum))
+        return n
+
+    def finish(self) -> FileDigest:
+        """Reads what is left."""
+        block = memoryview(bytearray(_BLOCK))
+        while self.readinto(block):
+            pass
+        return self._digest
+
+    def close(self) -> None:
+        self._source.close()

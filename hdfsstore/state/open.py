@@ -1,0 +1,45 @@
+"""Opens a provider of any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hdfsstore.codecs.types import StructType
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
+from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.rows import Schema, struct_type
+from hdfsstore.state.store_id import StateStoreId
+
+Backend = Callable[[StateStoreId, StateStoreConf, StructType | None, StructType | None, int], StateStoreProvider]
+
+BACKENDS: dict[str, Backend] = {"hdfs": HdfsStateStoreProvider}
+
+
+def open_provider(
+    store_id: StateStoreId,
+    backend: str = "hdfs",
+    conf: StateStoreConf | None = None,
+    key_schema: Schema | None = None,
+    value_schema: Schema | None = None,
+    num_cols_prefix_key: int = 0,
+) -> StateStoreProvider:
+    """Opens one partition of a store. Nothing is read or written before a version is asked for.
+
+    Args:
+        store_id: which store and partition.
+        backend: "hdfs": deltas and snapshots, as Spark's HDFS-backed provider.
+        conf: the settings; None: the defaults.
+        key_schema, value_schema: of the rows that keys and values are: a pyarrow.Schema, or Spark's JSON of a struct.
+            Only the calls with record batches need them.
+        num_cols_prefix_key: how many of the key's first columns prefix_scan finds rows by; 0: there is no prefix_scan.
+
+    Raises:
+        ValueError: there is no such backend, or num_cols_prefix_key is not less than the number of the key's columns.
+        SchemaMismatchError: a schema is none, or num_cols_prefix_key is given without a key schema.
+        StateStoreError: checkpoint_root is no place that pyarrow can open.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"there is no backend {backend!r}: it is one of {', '.join(BACKENDS)}")
+    key_type, value_type = (None if schema is None else struct_type(schema) for schema in (key_schema, value_schema))
+    return BACKENDS[backend](store_id, conf or StateStoreConf(), key_type, value_type, num_cols_prefix_key)

@@ -1,0 +1,154 @@
+"""Rows on the way into a store and out of it: record batches by the key and value schemas to UnsafeRows and back."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import from_arrow_schema
+from hdfsstore.codecs.row_plan import plan
+from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.errors import SchemaMismatchError, StateStoreError
+
+BinaryRows: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
+Schema: TypeAlias = "pa.Schema | t.StructType | str"
+
+
+def struct_type(schema: Schema) -> t.StructType:
+    """A key or value schema as the struct that it describes.
+
+    Args:
+        schema: pyarrow's, with the types that Spark's toArrow() gives; ours; or Spark's JSON of a struct.
+
+    Raises:
+        SchemaMismatchError: the JSON is not that of a struct.
+        UnsupportedTypeError: an Arrow type has no counterpart in Spark.
+    """
+    if isinstance(schema, pa.Schema):
+        return from_arrow_schema(schema)
+    parsed = schema if isinstance(schema, t.DataType) else t.parse_type(schema)
+    if not isinstance(parsed, t.StructType):
+        raise SchemaMismatchError(f"a schema of rows is a struct, not {t.to_json(parsed)}")
+    return parsed
+
+
+def prefix_plan(key_type: t.StructType, num_columns: int) -> tuple[int, bytes]:
+    """How the first columns of a key are found in its row.
+
+    Args:
+        num_columns: of the prefix, at least 1 and fewer than the key has.
+
+    Returns:
+        The number of columns of the key, and for each column of the prefix 0: it lies in its slot; 1: in the row's
+        variable part; 2: there too, in 16 bytes that are reserved even where it is null.
+    """
+    if not 0 < num_columns < len(key_type.fields):
+        raise ValueError(f"num_cols_prefix_key is {num_columns}, and the key has {len(key_type.fields)} columns")
+    kinds = [child.kind for child in plan(key_type, "").children[:num_columns]]
+    return len(key_type.fields), bytes({"s": 1, "D": 2, "i": 2}.get(kind, 0) for kind in kinds)
+
+
+def binary(rows: Any) -> BinaryRows:
+    """The argument, which has to be an array of bytes; TypeError."""
+    if not isinstance(rows, pa.BinaryArray | pa.LargeBinaryArray):
+        raise TypeError(f"a pyarrow (large) binary array is needed, not {getattr(rows, 'type', type(rows).__name__)}")
+    return rows
+
+
+class RecordLimit:
+    """Keeps out of a store what its own loads would refuse: keys and values of more than max_record_bytes."""
+
+    def __init__(self, max_record_bytes: int) -> None:
+        self._most = max_record_bytes
+
+    def check(self, key: bytes, value: bytes) -> None:
+        if len(key) > self._most or len(value) > self._most:
+            raise self._too_large(max(len(key), len(value)))
+
+    def check_many(self, rows: BinaryRows) -> None:
+        data = rows.buffers()[2]
+        if data is not None and data.size > self._most:
+            size = pc.max(pc.binary_length(rows)).as_py() or 0
+            if size > self._most:
+                raise self._too_large(size)
+
+    def _too_large(self, size: int) -> StateStoreError:
+        return StateStoreError(
+            f"a key or value of {size} bytes is larger than this store can read again, which is {self._most}",
+            remedy="Raise max_record_bytes of the StateStoreConf, for all that read the checkpoint",
+        )
+
+
+class BatchCodec:
+    """Encodes and decodes the rows of one part of the records: the keys or the values.
+
+    Args:
+        part: "key" or "value".
+        schema: of its rows; None makes every call a SchemaMismatchError.
+    """
+
+    def __init__(self, part: str, schema: t.StructType | None) -> None:
+        self._part = part
+        self._codec = None if schema is None else RowCodec(schema)
+
+    @property
+    def arrow_type(self) -> Any:
+        """The Arrow struct of a row."""
+        return self._known().arrow_type
+
+    def encode(self, batch: pa.RecordBatch) -> BinaryRows:
+        """The rows of a batch with the schema's columns."""
+        try:
+            return self._known().encode(batch.to_struct_array())
+        except SchemaMismatchError as error:
+            raise self._mismatch(error) from error
+
+    def decode(self, rows: BinaryRows) -> pa.StructArray:
+        """The rows as structs; a null stays one."""
+        codec = self._known()
+        if pa.types.is_large_binary(rows.type):
+            try:
+                rows = rows.cast(pa.binary())
+            except pa.ArrowInvalid:
+                raise StateStoreError(
+                    f"{len(rows)} {self._part}s take 2 GiB or more", remedy="Ask for fewer rows at a time"
+                ) from None
+        data = rows.buffers()[2] or pa.py_buffer(b"")
+        try:
+            return codec.decode(data, _spans(rows))
+        except SchemaMismatchError as error:
+            raise self._mismatch(error) from error
+
+    def decode_columns(self, rows: BinaryRows) -> pa.RecordBatch:
+        """The rows as a batch of the schema's columns, every one of them null where the row is."""
+        structs = self.decode(rows)
+        fields = [field.with_nullable(True) for field in self.arrow_type]
+        return pa.RecordBatch.from_arrays(structs.flatten(), schema=pa.schema(fields))
+
+    def _known(self) -> RowCodec:
+        if self._codec is None:
+            raise SchemaMismatchError(
+                f"the {self._part} schema is not known, which rows need",
+                remedy=f"Open the provider with {self._part}_schema=pyarrow.schema([...]), or use the calls for bytes",
+            )
+        return self._codec
+
+    def _mismatch(self, error: SchemaMismatchError) -> SchemaMismatchError:
+        return SchemaMismatchError(
+            f"the {self._part} schema does not fit: {error.message}",
+            remedy=f"Open the provider with the {self._part}_schema that the rows have",
+        )
+
+
+def _spans(rows: pa.BinaryArray) -> pa.Buffer:
+    """A pair of int32 for each row: where it begins in the data, and its size or -1 for a null."""
+    sizes = pc.fill_null(pc.binary_length(rows), -1).cast(pa.int64())
+    offsets = rows.buffers()[1]
+    if offsets is None:  # of an empty array
+        return pa.py_buffer(b"")
+    starts = pa.Array.from_buffers(pa.int32(), len(rows), [None, offsets], offset=rows.offset).cast(pa.int64())
+    pairs = pc.bit_wise_or(pc.shift_left(sizes, 32), starts)  # on a little-endian machine
+    return pairs.buffers()[1]
