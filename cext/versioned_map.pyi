@@ -1,6 +1,6 @@
 """See versioned_map.pyx for the layouts and the docstrings of what is not said here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import pyarrow as pa
@@ -53,6 +53,25 @@ class ImageBuilder:
     def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
         """Copies records, none a tombstone: bytes, and spans as RecordParser and Window have them; else ValueError."""
     def finish(self) -> Image: ...
+
+@final
+class Merger:
+    """Makes one image of what the last of some layers holds, window by window, while others go on."""
+
+    def __init__(self, base: Image, layers: Sequence[Layer], *, prefix: PrefixPlan | None = None) -> None:
+        """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format."""
+    def step(self) -> pa.Buffer | None:
+        """Does some milliseconds' work without the GIL.
+
+        Returns:
+            What it appended to the new image's records, end mark included; it may be empty, and is good until `finish`.
+            None when all is done.
+
+        Raises:
+            ImageDamagedError: a block of the image is damaged.
+        """
+    def finish(self) -> Image:
+        """The image, when `step` has returned None; ValueError before that."""
 
 @final
 class Layer:

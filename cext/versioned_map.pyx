@@ -7,6 +7,7 @@ tables only say where:
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position (hash >> 32) * slots >> 32
     Layer           the uncompressed delta file, end mark included
+    Merger          a Table over the records of layers, and which records of an image those make dead (merger.pxi)
     Table           slots: uint64, hash bits 32..63 << 32 | newest node of the key + 1, 0 = free; at most 0.75 full; linear
                     probing from the position that the highest of those bits name, so that it grows in order
                     nodes: uint64 offset of the record in its layer << 1 | is a tombstone, uint32 the key's node before + 1,
@@ -147,5 +148,6 @@ include "image_file.pxi"
 include "image_builder.pxi"
 include "layer.pxi"
 include "overlay.pxi"
+include "merger.pxi"
 include "transaction.pxi"
 include "scan.pxi"

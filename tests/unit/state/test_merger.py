@@ -1,0 +1,126 @@
+"""Merging an image with layers, against a dict."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfsstore._cext.versioned_map import Image, LayerBuilder, Merger, VersionedMap
+from hdfsstore.errors import ImageDamagedError
+from tests.unit.state.maps import content_of, image_of, records_of, reopened
+
+KEYS = st.binary(max_size=3)
+UPDATES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=40)), max_size=30)
+
+
+def layer_of(updates, row_checksums=False):
+    """A key may come twice in it, as in Spark's deltas."""
+    builder = LayerBuilder(row_checksums=row_checksums)
+    if updates:
+        builder.append(*records_of(updates, row_checksums=row_checksums))
+    return builder.finish()
+
+
+def merged(base, layers):
+    """The image, and all windows of its records."""
+    merger = Merger(base, layers)
+    windows = []
+    while (window := merger.step()) is not None:
+        windows.append(bytes(window))
+    return merger.finish(), b"".join(windows)
+
+
+def state_of(image):
+    return content_of(VersionedMap(image).transaction(0))
+
+
+@given(st.dictionaries(KEYS, st.binary(max_size=40)), st.lists(UPDATES, max_size=4), st.booleans(), st.booleans())
+def test_the_newest_record_of_each_key_holds(state, deltas, row_checksums, from_file):
+    base = image_of(state, row_checksums=row_checksums)
+    expected = dict(state)
+    for updates in deltas:
+        for key, value in updates:
+            expected[key] = value
+    expected = {key: value for key, value in expected.items() if value is not None}
+    image, windows = merged(
+        reopened(base) if from_file else base, [layer_of(updates, row_checksums) for updates in deltas]
+    )
+    assert state_of(image) == expected
+    assert image.num_keys == len(expected)
+    assert windows == bytes(image.records), "the windows are the snapshot"
+    assert state_of(base) == state
+
+
+def test_more_than_a_window_of_everything():
+    """Runs, dead records and updates each reach over several windows; one record is larger than a window."""
+    state = {struct.pack(">q", i): struct.pack("<q", i) * 12 for i in range(60_000)}
+    state[b"large"] = bytes(3 << 20)
+    state[b"larger"] = bytes(17 << 20)  # more than the 24 bits that a dead record's size has
+    base = image_of(state)
+    first = {struct.pack(">q", i): b"first" * 20 for i in range(0, 60_000, 3)}
+    second = {struct.pack(">q", i): None if i % 2 else b"second" * 20 for i in range(0, 60_000, 9)}
+    second |= {b"larger": None, b"new": bytes(2 << 20)}
+    image, windows = merged(base, [layer_of(first.items()), layer_of(second.items())])
+    expected = {key: value for key, value in (state | first | second).items() if value is not None}
+    assert state_of(image) == expected
+    assert windows == bytes(image.records)
+
+
+def test_windows_are_bounded_and_there_are_many():
+    base = image_of({struct.pack(">q", i): bytes(100) for i in range(100_000)})
+    merger = Merger(base, [layer_of([(struct.pack(">q", i), bytes(100)) for i in range(0, 100_000, 2)])])
+    sizes = []
+    while (window := merger.step()) is not None:
+        sizes.append(window.size)
+    assert max(sizes) <= 2 << 20
+    assert len([size for size in sizes if size]) >= 10
+    assert len([size for size in sizes if not size]) >= 6, "deciding takes steps of its own"
+
+
+def test_nothing_is_left():
+    state = {bytes([i]): b"v" for i in range(100)}
+    image, windows = merged(image_of(state), [layer_of([(key, None) for key in state])])
+    assert image.num_keys == 0
+    assert windows == b"\xff\xff\xff\xff"
+
+
+def test_nothing_to_begin_with():
+    image, _ = merged(Image.empty(row_checksums=False), [layer_of([(b"a", b"1"), (b"b", None)])])
+    assert state_of(image) == {b"a": b"1"}
+    image, windows = merged(Image.empty(row_checksums=False), [])
+    assert (image.num_keys, windows) == (0, b"\xff\xff\xff\xff")
+
+
+def test_a_damaged_image_is_found_out():
+    state = {struct.pack(">q", i): bytes(50) for i in range(5_000)}
+    content = b"".join(image_of(state).parts(b""))
+    layer = layer_of([(struct.pack(">q", 17), b"x")])
+    found_out = 0
+    for at in range(8_192, len(content), len(content) // 50):
+        damaged = bytearray(content)
+        damaged[at] ^= 1
+        image = Image.open(pa.py_buffer(bytes(damaged)), "the-image")
+        try:
+            found = merged(image, [layer])[0]
+        except ImageDamagedError as error:
+            found_out += error.path == "the-image"
+        else:  # a block of the index that this merge had no need of
+            assert state_of(found) == state | {struct.pack(">q", 17): b"x"}
+    assert found_out >= 30
+
+
+def test_misuse():
+    base = image_of({b"a": b"1"})
+    with pytest.raises(ValueError, match="checksums"):
+        Merger(base, [layer_of([(b"a", b"2")], row_checksums=True)])
+    merger = Merger(base, [])
+    with pytest.raises(ValueError, match="end"):
+        merger.finish()
+    while merger.step() is not None:
+        pass
+    assert merger.step() is None
+    merger.finish()
+    with pytest.raises(ValueError, match="finished"):
+        merger.finish()
