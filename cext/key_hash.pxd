@@ -13,12 +13,14 @@ cdef inline uint64_t hash_key(const uint8_t* key, int32_t size, uint64_t seed) n
         h += rotated((load_le64(key + 8) ^ seed) * <uint64_t> 0xC2B2AE3D27D4EB4F)
         key += 16
         size -= 16
-    while size > 0:
-        tail = 0
-        memcpy(&tail, key, 8 if size >= 8 else size)
-        h = (h ^ rotated(tail)) * <uint64_t> 0x9E3779B97F4A7C15
+    if size >= 8:
+        h = (h ^ rotated(load_le64(key))) * <uint64_t> 0x9E3779B97F4A7C15
         key += 8
         size -= 8
+    if size:
+        tail = 0
+        memcpy(&tail, key, size)
+        h = (h ^ rotated(tail)) * <uint64_t> 0x9E3779B97F4A7C15
     h = (h ^ (h >> 32)) * <uint64_t> 0xBF58476D1CE4E5B9
     return h ^ (h >> 31)
 

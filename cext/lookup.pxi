@@ -27,16 +27,16 @@ cdef void find_decided(const Reader* reader, Lookup* keys, int n) noexcept nogil
     """Looks for keys, of which `key` and `size` are set, in the transaction and in the overlay."""
     cdef int i
     cdef int64_t number
-    cdef uint64_t at = 0
     for i in range(n):
         keys[i].hash = hash_key(keys[i].key, keys[i].size, reader.image.seed)
         keys[i].where = NOWHERE
         keys[i].record = NULL
         keys[i].value_size = -1
-    if reader.own.count:
+    if reader.own.bits:
         table_prefetch(reader.own, keys, n)
         for i in range(n):
-            number = table_find(reader.own, keys[i].hash, keys[i].key, keys[i].size, &at)
+            number = table_find(reader.own, &keys[i]) if keys[i].offset >= 0 else -1
+            keys[i].own_slot = keys[i].slot
             while number >= reader.own_nodes:
                 number = <int64_t> node_of(reader.own, number).before - 1
             if number >= 0:
@@ -47,9 +47,9 @@ cdef void find_decided(const Reader* reader, Lookup* keys, int n) noexcept nogil
     if reader.overlay.count:
         table_prefetch(reader.overlay, keys, n)
         for i in range(n):
-            if keys[i].where != NOWHERE:
+            if keys[i].where != NOWHERE or keys[i].offset < 0:
                 continue
-            number = table_find(reader.overlay, keys[i].hash, keys[i].key, keys[i].size, &at)
+            number = table_find(reader.overlay, &keys[i])
             while number >= 0 and not is_visible(reader, node_of(reader.overlay, number)):
                 number = <int64_t> node_of(reader.overlay, number).before - 1
             if number >= 0:

@@ -120,7 +120,7 @@ cdef class Merger:
                 keys[n].size = record.key_size
                 keys[n].hash = hash_key(record.key, record.key_size, view.seed)
                 keys[n].value_size = record.value_size
-                keys[n].slot = <uint64_t> record.size
+                keys[n].left = <uint64_t> record.size
                 self.at += record.size
                 n += 1
             left -= n
@@ -143,20 +143,19 @@ cdef class Merger:
 
     cdef inline bint enter(self, Layer layer, Lookup* key) noexcept nogil:
         """Enters a record unless a newer layer has its key; whether it is the first one of the key."""
-        cdef uint64_t at = 0
         cdef Node* node
-        cdef int64_t number = table_find(&self.table, key.hash, key.key, key.size, &at)
+        cdef int64_t number = table_find(&self.table, key)
         cdef int64_t offset = key.record - layer.area.data
         cdef bint tombstone = key.value_size < 0
         if number < 0:
-            table_add(&self.table, at, key.hash, -1, <uint32_t> self.layer, offset, tombstone)
-            self.count_put(tombstone, <int64_t> key.slot)
+            table_add(&self.table, key.slot, key.hash, -1, <uint32_t> self.layer, offset, tombstone)
+            self.count_put(tombstone, <int64_t> key.left)
             return True
         node = node_of(&self.table, number)
         if node.layer == <uint32_t> self.layer:  # twice in one layer: the later one holds
             self.count_put(node.at & 1, -self.size_of_node(node))
             node.at = <uint64_t> offset << 1 | tombstone
-            self.count_put(tombstone, <int64_t> key.slot)
+            self.count_put(tombstone, <int64_t> key.left)
         return False
 
     cdef inline void count_put(self, bint tombstone, int64_t size) noexcept nogil:

@@ -204,7 +204,6 @@ cdef class VersionedMap:
         cdef KeySource source = KeySource(table, NULL)
         cdef Node* node
         cdef int64_t newest, number, offset
-        cdef uint64_t at = 0
         cdef bint tombstone
         cdef int i
         if not table_reserve(table, n):
@@ -214,7 +213,7 @@ cdef class VersionedMap:
         for i in range(n):
             tombstone = keys[i].value_size < 0
             offset = keys[i].record - records
-            newest = table_find(table, keys[i].hash, keys[i].key, keys[i].size, &at)
+            newest = table_find(table, &keys[i])
             number = newest
             while number >= 0 and not is_visible(reader, node_of(table, number)):
                 number = <int64_t> node_of(table, number).before - 1
@@ -227,7 +226,7 @@ cdef class VersionedMap:
                 if node.layer == reader.layer:
                     node.at = <uint64_t> offset << 1 | tombstone
                     continue
-            table_add(table, at, keys[i].hash, newest, reader.layer, offset, tombstone)
+            table_add(table, keys[i].slot, keys[i].hash, newest, reader.layer, offset, tombstone)
             if newest < 0 and self.image.plan.columns and not prefix_add(
                 &self.prefixes, &self.image.plan, &source, self.image.view.seed, keys[i].key, keys[i].size,
                 table.count - 1, &self.scratch, fault,

@@ -76,26 +76,26 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
     return True
 
 
-cdef inline int64_t table_find(
-    const Table* table, uint64_t h, const uint8_t* key, int32_t size, uint64_t* at
-) noexcept nogil:
-    """The newest node of the key, or -1; `at` is the key's slot, or where it belongs."""
+cdef inline int64_t table_find(const Table* table, Lookup* key) noexcept nogil:
+    """The newest node of the key, or -1, looked for from its `slot` on, which becomes the key's, or where it belongs.
+
+    From the slot that an earlier search ended at it finds what was added since, as long as the table has not grown.
+    """
     cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
     cdef const uint64_t* slots = <const uint64_t*> table.slots.data
     cdef const uint8_t* known
     cdef int32_t known_size = 0
     cdef int64_t number
-    at[0] = table_home(table, h)
     while True:
-        slot = slots[at[0]]
+        slot = slots[key.slot]
         if slot == 0:
             return -1
-        if (slot ^ h) >> 32 == 0:
+        if (slot ^ key.hash) >> 32 == 0:
             number = <int64_t> (<uint32_t> slot) - 1
             known = node_key(table, node_of(table, number), &known_size)
-            if are_alike(known, known_size, key, size):
+            if known_size == key.size and memcmp(known, key.key, key.size) == 0:
                 return number
-        at[0] = (at[0] + 1) & mask
+        key.slot = (key.slot + 1) & mask
 
 
 cdef inline void table_add(
@@ -112,26 +112,23 @@ cdef inline void table_add(
     (<uint64_t*> table.slots.data)[at] = (h >> 32) << 32 | <uint64_t> table.count
 
 
-cdef inline int64_t table_candidate(const Table* table, uint64_t h) noexcept nogil:
-    """The node of the first slot that may be the key's, -1 = none: what is worth a prefetch."""
-    cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, at = table_home(table, h), slot
-    while True:
-        slot = (<const uint64_t*> table.slots.data)[at]
-        if slot == 0:
-            return -1
-        if (slot ^ h) >> 32 == 0:
-            return <int64_t> (<uint32_t> slot) - 1
-        at = (at + 1) & mask
-
-
 cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:
-    """Asks for the slots, nodes and records that table_find is going to read for the keys, whose hashes are set."""
+    """Goes to the first slot that may be the key's, or is empty, and asks for the node and the record behind it.
+
+    Hashes have to be set. `offset` becomes the node's number, -1 where the slot is empty: the key is not there.
+    """
+    cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
     cdef int i
     for i in range(n):
-        area_prefetch(table.slots.data + 8 * table_home(table, keys[i].hash))
+        keys[i].slot = table_home(table, keys[i].hash)
+        area_prefetch(table.slots.data + 8 * keys[i].slot)
     for i in range(n):
-        keys[i].offset = table_candidate(table, keys[i].hash)
-        if keys[i].offset >= 0:
+        slot = (<const uint64_t*> table.slots.data)[keys[i].slot]
+        while slot and (slot ^ keys[i].hash) >> 32:
+            keys[i].slot = (keys[i].slot + 1) & mask
+            slot = (<const uint64_t*> table.slots.data)[keys[i].slot]
+        keys[i].offset = <int64_t> (<uint32_t> slot) - 1
+        if slot:
             area_prefetch(node_of(table, keys[i].offset))
     for i in range(n):
         if keys[i].offset >= 0:

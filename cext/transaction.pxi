@@ -184,6 +184,8 @@ cdef class Transaction:
         cdef Lookup[GROUP] keys
         cdef int64_t start = 0, bytes_
         cdef int i, n
+        if not self.reserve(0, k.length, fault):
+            return
         while start < k.length:
             n = set_keys(k, start, keys)
             bytes_ = 0
@@ -212,12 +214,13 @@ cdef class Transaction:
 
     cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size, Fault* fault) noexcept nogil:
         """Appends the update of a key, for which there is room, that find_all has looked for."""
-        cdef uint64_t at = 0
-        cdef int64_t before = table_find(&self.own, key.hash, key.key, key.size, &at)
+        cdef int64_t before
         cdef bint present = key.value_size >= 0
         cdef uint8_t* start = self.records.data + self.records_size
         cdef uint8_t* end
         cdef KeySource source = KeySource(&self.own, NULL)
+        key.slot = key.own_slot
+        before = table_find(&self.own, key)  # of another one in the same group
         if before >= 0:
             present = not node_of(&self.own, before).at & 1
         if size < 0:
@@ -230,7 +233,7 @@ cdef class Transaction:
             end = write_put(start, key.key, key.size, value, size, self.own.row_checksums)
             self.num_puts += 1
             self.num_keys += not present
-        table_add(&self.own, at, key.hash, before, 0, self.records_size, size < 0)
+        table_add(&self.own, key.slot, key.hash, before, 0, self.records_size, size < 0)
         self.records_size += end - start
         if before < 0 and self.map_.image.plan.columns:
             prefix_add(

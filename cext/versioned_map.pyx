@@ -98,7 +98,8 @@ cdef struct Record:
 cdef struct Lookup:
     const uint8_t* key
     uint64_t hash
-    uint64_t slot           # the next one of the image's index to look at
+    uint64_t own_slot       # the key's in the transaction's table, or where it belongs
+    uint64_t slot           # the next one to look at, of a table or of the image's index
     uint64_t left           # how many slots of the index have not been looked at
     int64_t offset          # of the record in the image that may be it, -1 = none
     const uint8_t* record   # the key's record; NULL: there is none
