@@ -26,8 +26,12 @@ from hdfsstore.state.hdfs.commit import Committer
 from hdfsstore.state.hdfs.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.loading import VersionLoader
+from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
 from hdfsstore.state.hdfs.reading import StoreReader
+from hdfsstore.state.hdfs.retention import Retention
+from hdfsstore.state.hdfs.snapshots import Snapshots
 from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
+from hdfsstore.state.hdfs.upkeep import Upkeep
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.local_images import ImageCache
 from hdfsstore.state.maintenance import maintenance
@@ -86,6 +90,17 @@ class HdfsStateStoreProvider:
         self.images = HeldImages(self._cache.store(store_id, prefix), reader, query_id_of(fs, root), self._counts)
         self._committer = Committer(fs, folder, file_format, conf.checkpoint_format_version, self.versions)
         self._loader = VersionLoader(reader, self.versions, self.images, self._counts)
+        self._done = MaintenanceMetrics()
+        keep = conf.min_versions_to_retain
+        self._upkeep = Upkeep(
+            self.versions,
+            Snapshots(
+                fs, folder, file_format, prefix, conf, self.versions, self.images, self._loader.reload, self._done
+            ),
+            Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
+            self._cache.clean,
+            self._done,
+        )
         _providers.add(self)
 
     def get_store(self, version: int, checkpoint_unique_id: str | None = None) -> HdfsStateStore:
@@ -98,16 +113,23 @@ class HdfsStateStoreProvider:
         return HdfsReadStateStore(self, self._open(version, checkpoint_unique_id))
 
     def do_maintenance(self) -> None:
-        self._cache.clean()
+        self._upkeep.run()
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
-        return {**_ZERO, **self._counts, "memoryUsedBytes": self.versions.nbytes}
+        return {
+            **_ZERO,
+            **self._counts,
+            **self._done.named(self.id),
+            "maintenanceRunsFailed": maintenance.failures(self),
+            "memoryUsedBytes": self.versions.nbytes,
+        }
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self._upkeep.stop()
         maintenance.forget(self)
         self.images.close()
         self.versions.clear()
@@ -137,6 +159,7 @@ class HdfsStateStoreProvider:
         self.versions.after_fork()
         self._committer.after_fork()
         self._loader.after_fork()
+        self._upkeep.after_fork()
 
     def _open(self, version: int, unique_id: str | None) -> HeldVersion:
         if self._closed:

@@ -10,7 +10,7 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder, PrefixPlan
-from hdfsstore.codecs.compression import Reader
+from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, Window, read_windows
 from hdfsstore.fs import Input, open_input
@@ -97,6 +97,21 @@ class StoreReader:
             layer = self._layer(read_windows(source, self._format, "delta", path, header if with_id else None))
             digest = source.finish()
         return Delta(version_id, layer, lineage, None if with_id else digest)
+
+    def lineage(self, version_id: VersionId) -> tuple[VersionId, ...]:
+        """What the header of a delta with an id says. FileNotFoundError: there is none; CorruptFileError: damaged."""
+        path = StateFiles.path_of(self.folder, version_id, "delta")
+        with open_input(self._fs, path, ()) as source:
+            reader = open_reader(self._format.compression_codec, source, path=path)
+            return tuple(read_header(reader, path, version_id[0])[0])
+
+    def check_snapshot(self, version_id: VersionId) -> None:
+        """Reads a snapshot to its end. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
+        path = StateFiles.path_of(self.folder, version_id, "snapshot")
+        with open_input(self._fs, path, None if version_id[1] is None else ()) as source:
+            for _ in read_windows(source, self._format, "snapshot", path):
+                continue
+            source.finish()
 
     def chain(self, version: int) -> Chain:
         """The files of a version without an id, by a listing."""

@@ -27,17 +27,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyarrow.fs import FileSystem, FileType
 
+from hdfsstore.codecs.records import FileKind
 from hdfsstore.errors import CorruptFileError
 from hdfsstore.fs import list_folder
 from hdfsstore.publish import TEMPORARY_NAME, remove
+from hdfsstore.state.hdfs.files import VersionId, file_name
 from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
-
-if TYPE_CHECKING:
-    from hdfsstore.state.hdfs.files import VersionId
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class Owned(NamedTuple):
 
     name: str  # of the file itself
     id: VersionId
-    kind: str  # delta or snapshot
+    kind: FileKind
     temporary: bool
 
 
@@ -106,7 +105,7 @@ class Ancestry:
             try:
                 older = self._read_lineage(first)
             except FileNotFoundError:
-                raise Unresolved(f"the delta of {_name(first, 'delta')} is missing") from None
+                raise Unresolved(f"the delta of {file_name(first, 'delta')} is missing") from None
             except CorruptFileError as error:
                 raise Unresolved(str(error)) from error
             if older:
@@ -154,7 +153,7 @@ class Retention:
 
     def note_snapshot(self, version_id: VersionId) -> None:
         """This provider has uploaded a snapshot."""
-        self._names.add(_name(version_id, "snapshot"))
+        self._names.add(file_name(version_id, "snapshot"))
         self._sound.add(version_id)
 
     def run(self, confirmed: VersionId, lineage: Sequence[VersionId], step: Callable[[], None] = lambda: None) -> None:
@@ -190,7 +189,7 @@ class Retention:
         try:
             return self._read_lineage(version_id)
         except FileNotFoundError:
-            if _name(version_id, "snapshot") in self._names:
+            if file_name(version_id, "snapshot") in self._names:
                 return ()  # written instead of a delta, after versions without ids
             raise
 
@@ -201,7 +200,7 @@ class Retention:
             self._listed = oldest
             self._metrics.listings += 1
         else:
-            self._names.update(_name(item, "delta") for item in self._ancestry.items())
+            self._names.update(file_name(item, "delta") for item in self._ancestry.items())
 
     def _chain(self, oldest: int, files: Collection[Owned]) -> tuple[int, set[VersionId]]:
         """The version that the chain of `oldest` begins at, 0 for the empty store, and the attempts in it."""
@@ -216,7 +215,7 @@ class Retention:
                 self._rely_on(item)
                 break
             if (item, "delta") not in there:
-                raise Unresolved(f"{_name(item, 'delta')} is missing")
+                raise Unresolved(f"{file_name(item, 'delta')} is missing")
         if any(unique_id is None for _, unique_id in chain):
             # Written in format version 1 as far as one can see: an id of any of these versions could be the right one.
             other = next((file.name for file in files if file.id[1] and base <= file.id[0] <= oldest), None)
@@ -230,7 +229,7 @@ class Retention:
         try:
             self._verify(snapshot)
         except FileNotFoundError:
-            raise Unresolved(f"{_name(snapshot, 'snapshot')} vanished") from None
+            raise Unresolved(f"{file_name(snapshot, 'snapshot')} vanished") from None
         except CorruptFileError as error:
             raise Unresolved(str(error)) from error
         self._sound = {snapshot}
@@ -267,7 +266,7 @@ def owned(name: str) -> Owned | None:
     """What a name in a store's folder means; None where it is not a store's."""
     for base in _bases(name):
         if match := _STATE_FILE.fullmatch(base):
-            return Owned(base, (int(match[1]), match[2]), match[3], False)
+            return Owned(base, (int(match[1]), match[2]), "delta" if match[3] == "delta" else "snapshot", False)
         if (match := TEMPORARY_NAME.fullmatch(base)) and (file := owned(match["name"])) is not None:
             return file._replace(name=base, temporary=True)
     return None
@@ -281,8 +280,3 @@ def _bases(name: str) -> Iterable[str]:
         yield stem
         if stem.startswith("."):
             yield from _bases(stem[1:])
-
-
-def _name(version_id: VersionId, kind: str) -> str:
-    version, unique_id = version_id
-    return f"{version}.{kind}" if unique_id is None else f"{version}_{unique_id}.{kind}"

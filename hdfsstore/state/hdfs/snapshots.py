@@ -1,0 +1,205 @@
+"""Makes snapshots and images of versions behind the back of the commits.
+
+A snapshot `<v>[_<id>].snapshot` is an image's records, compressed. It is due once more than min_deltas_for_snapshot
+deltas follow the last one, counted for the version that was committed last on top of the one that the driver named, as
+Spark counts from the newest file (HDFSBackedStateStoreProvider.doSnapshot). Where this provider has committed that
+version more than once, nobody knows yet which attempt the driver takes: the next batch tells, and where none comes in
+time, all of them get a snapshot, since always taking the wrong one would leave the store without any.
+
+What is merged is immutable, so nothing here takes a lock that a commit needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem
+
+from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan
+from hdfsstore.codecs.compression import open_writer
+from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat
+from hdfsstore.errors import ImageDamagedError, StateStoreError
+from hdfsstore.publish import publish, remove
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.hdfs.files import StateFiles, VersionId
+from hdfsstore.state.hdfs.held_images import HeldImages
+from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
+from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+
+log = logging.getLogger(__name__)
+
+Step = Callable[[], None]
+
+# An image that is smaller counts as this large: small stores are not worth a new image for each batch.
+_SMALL_IMAGE = 1 << 20
+# How long to wait for the next batch where there is no maintenance interval, in seconds.
+_WAIT = 60.0
+
+
+class Snapshots:
+    """What one provider's maintenance does for loads to come. One thread at a time.
+
+    Args:
+        reload: the same version from the checkpoint's files, as its image is damaged.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        file_format: RecordFormat,
+        prefix: PrefixPlan | None,
+        conf: StateStoreConf,
+        versions: Versions,
+        images: HeldImages,
+        reload: Callable[[HeldVersion], HeldVersion],
+        metrics: MaintenanceMetrics,
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._format = file_format
+        self._prefix = prefix
+        self._conf = conf
+        self._versions = versions
+        self._images = images
+        self._reload = reload
+        self._metrics = metrics
+        self._unclear: tuple[int, float] | None = None  # a version with several attempts, and since when
+
+    def run(self, now: float, step: Step) -> list[VersionId]:
+        """Writes the snapshots that are due, or else an image if that is.
+
+        Args:
+            now: on time.monotonic.
+            step: called between two windows.
+
+        Returns:
+            The versions that have a snapshot now.
+        """
+        due = self._due(now)
+        uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
+        if not due and (grown := self._grown()) is not None:
+            self._work(grown, step, upload=False, install=True)
+        return uploaded
+
+    def _due(self, now: float) -> list[HeldVersion]:
+        """The versions that are to get a snapshot: one, or all attempts of one."""
+        confirmed = self._versions.confirmed
+        if confirmed is None:
+            return []
+        held = self._versions.held()
+        built = ((), (confirmed,))
+        attempts = [
+            version
+            for version in held
+            if version.committed and version.id[0] == confirmed[0] + 1 and version.lineage[-1:] in built
+        ]
+        newest = attempts or [version for version in held if version.id == confirmed]
+        due = [v for v in newest if self._versions.deltas_since_snapshot(v) > self._conf.min_deltas_for_snapshot]
+        if len(newest) < 2 or not due:
+            self._unclear = None
+            return due
+        number = newest[0].id[0]
+        if self._unclear is None or self._unclear[0] != number:
+            self._unclear = number, now
+        return due if now - self._unclear[1] >= (self._conf.maintenance_interval or _WAIT) else []
+
+    def _grown(self) -> HeldVersion | None:
+        """The version that the driver named last, if too much was committed since its image."""
+        held = next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
+        if held is None or not held.deltas():
+            return None
+        image = max(held.tree.image.nbytes, _SMALL_IMAGE)
+        return held if held.tree.map.nbytes > self._conf.image_overlay_share * image else None
+
+    def _work(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
+        """Merges a version, and once more where its image is damaged. Returns whether it was uploaded."""
+        try:
+            return self._made(version, step, upload=upload, install=install)
+        except ImageDamagedError as error:
+            log.warning("%s; version %d is loaded from the checkpoint's files", error, version.id[0])
+            return self._made(self._reload(version), step, upload=upload, install=install)
+
+    def _made(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
+        begun = time.monotonic()
+        layers = [layer for _, layer in version.deltas()]
+        merger = Merger(version.tree.image, layers, prefix=self._prefix) if layers else None
+        records = _records(version.tree.image, step) if merger is None else _merged(merger, step)
+        uploaded = upload and self._uploaded(version, records)
+        if install and merger is not None:
+            for _ in records:
+                continue  # what nobody has taken
+            image = merger.finish()
+            mapped = self._images.write(version, image)
+            self._versions.install(mapped or image, version.id, layers[-1])
+            self._metrics.images_built += 1
+            self._metrics.image_seconds += time.monotonic() - begun
+        return uploaded
+
+    def _uploaded(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> bool:
+        """Writes the snapshot. A failure is logged and counted; the store goes on with deltas."""
+        try:
+            self._upload(version, records)
+        except ImageDamagedError:
+            raise
+        except StateStoreError:
+            self._metrics.snapshots_failed += 1
+            what = f"{self._folder}: no snapshot of version {version.id[0]}; the next run tries again"
+            log.warning(what, exc_info=True)
+            return False
+        return True
+
+    def _upload(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> None:
+        begun = time.monotonic()
+        self._versions.note_attempt(version.id)
+        path = StateFiles.path_of(self._folder, version.id, "snapshot")
+        size = 0
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal size
+            for piece in _compressed(self._format.compression_codec, records):
+                size += len(piece)
+                yield piece
+
+        publish(self._fs, path, pieces(), overwrite=True, unique_name=version.id[1] is not None)
+        if version.id[1] is None and self._was_written_anew(version):
+            remove(self._fs, [path])
+            raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
+        self._versions.note_snapshot(version.id)
+        seconds = time.monotonic() - begun
+        self._metrics.snapshots_uploaded += 1
+        self._metrics.snapshot_bytes += size
+        self._metrics.snapshot_seconds += seconds
+        self._metrics.last_snapshot = max(self._metrics.last_snapshot, version.id[0])
+        log.info("%s: %d bytes after %.3f s", path, size, seconds)
+
+    def _was_written_anew(self, version: HeldVersion) -> bool:
+        """Whether the version's files are those of another run by now, which only happens without ids."""
+        return any(held.id == version.id and held.run is not version.run for held in self._versions.held())
+
+
+def _merged(merger: Merger, step: Step) -> Iterator[pa.Buffer]:
+    """The records of what is being merged, end mark included."""
+    while (window := merger.step()) is not None:
+        if window.size:
+            yield window
+        step()
+
+
+def _records(image: Image, step: Step) -> Iterator[pa.Buffer]:
+    """The records of an image, verified, end mark included."""
+    image.verify()
+    records = image.records
+    for start in range(0, records.size, WINDOW_BYTES):
+        yield records.slice(start, min(WINDOW_BYTES, records.size - start))
+        step()
+
+
+def _compressed(codec: str, records: Iterator[pa.Buffer]) -> Iterator[bytes]:
+    writer = open_writer(codec)
+    for window in records:
+        yield writer.write(window)
+    yield writer.finish()
