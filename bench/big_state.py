@@ -6,9 +6,6 @@ takes 72 bytes: two lengths of 4, a key row of 32 (its string has 9 to 15 bytes)
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+
+from bench.cache import cache_folder, work_folder
 
 NUM_KEYS = 2_000_000
 NUM_PARTITIONS = 2
@@ -40,17 +39,12 @@ def spark_session() -> SparkSession:
 
 
 def checkpoint(num_keys: int = NUM_KEYS) -> Path:
-    """A checkpoint whose last batch has num_keys keys; made once, then kept in HDFSSTORE_CACHE (~/.cache/hdfsstore)."""
-    cache = Path(os.environ.get("HDFSSTORE_CACHE") or Path.home() / ".cache" / "hdfsstore")
-    made = cache / f"big-state-{num_keys}"
+    """A checkpoint whose last batch has num_keys keys; made once, then kept in the cache."""
+    made = cache_folder() / f"big-state-{num_keys}"
     if not made.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=made.name, dir=cache))
-        try:
+        with work_folder() as work:
             _run_query(work, num_keys)
             (work / "checkpoint").rename(made)
-        finally:
-            shutil.rmtree(work)
     return made
 
 

@@ -1,0 +1,96 @@
+"""Our store driven as SparkStore.java drives Spark's: the same batches of the same rows, through the public API."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+import hdfsstore
+from bench import store_data
+
+
+class OurStore:
+    """One partition, at its newest version.
+
+    Args:
+        folder: one that store_data.copy_of made, or an empty one with version 0.
+        version: the one to go on from.
+        checkpoint_unique_id: that of the version, where it was written in checkpoint format version 2.
+        settings: of StateStoreConf. Maintenance runs only when it is called; local images lie in `folder / "local"`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        version: int = store_data.VERSION,
+        checkpoint_unique_id: str | None = None,
+        **settings: int,
+    ) -> None:
+        self.id = hdfsstore.StateStoreId(str(store_data.root(folder)), operator_id=0, partition_id=0)
+        self.conf = hdfsstore.StateStoreConf(maintenance_interval=0, local_dir=str(folder / "local"), **settings)
+        self.version = version
+        self.checkpoint_unique_id = checkpoint_unique_id
+        self.provider = hdfsstore.open_provider(self.id, conf=self.conf)
+        self._batches: list[tuple[pa.BinaryArray, pa.BinaryArray]] = []
+        self._next_batch = 0
+
+    def prepare(self, num_keys: int, num_batches: int = store_data.NUM_BATCHES) -> None:
+        """Makes the batches that `batch` takes in turn."""
+        self._batches = [store_data.updates(num_keys, batch) for batch in range(num_batches)]
+
+    def batch(self) -> list[int]:
+        """One batch: get all its keys, put all its values, commit. Nanoseconds of opening, get, put and commit."""
+        keys, values = self._batches[self._next_batch % len(self._batches)]
+        self._next_batch += 1
+        start = time.perf_counter_ns()
+        store = self.provider.get_store(self.version, self.checkpoint_unique_id)
+        opened = time.perf_counter_ns()
+        found = store.get_many(keys)
+        got = time.perf_counter_ns()
+        store.put_many(keys, values)
+        put = time.perf_counter_ns()
+        info = store.commit()
+        committed = time.perf_counter_ns()
+        if found.null_count:
+            raise RuntimeError(f"{found.null_count} of {len(keys)} keys were not found")
+        self.version, self.checkpoint_unique_id = info.version, info.checkpoint_unique_id
+        return [opened - start, got - opened, put - got, committed - put]
+
+    def read(self) -> hdfsstore.ReadStateStore:
+        """The version that the store is at, for reading."""
+        return self.provider.get_read_store(self.version, self.checkpoint_unique_id)
+
+    def reopen(self) -> None:
+        """A new provider, which holds nothing."""
+        self.provider.close()
+        self.provider = hdfsstore.open_provider(self.id, conf=self.conf)
+
+    def load_cold(self) -> int:
+        """Loads the version that the store is at in a new provider; gives the number of keys."""
+        self.reopen()
+        with self.read() as store:
+            return int(store.metrics["numTotalStateRows"])
+
+    def forget_images(self) -> None:
+        """Removes the local images, so that load_cold has the store's own files alone to load from."""
+        shutil.rmtree(str(self.conf.local_dir), ignore_errors=True)
+
+    def get_all(self, num_keys: int) -> None:
+        """Gets every key, and so touches every page of the records and of the index."""
+        keys_at_once = 50_000
+        with self.read() as store:
+            for start in range(0, num_keys, keys_at_once):
+                keys, _ = store_data.rows(pa.array(range(start, min(start + keys_at_once, num_keys)), pa.int64()))
+                if store.get_many(keys).null_count:
+                    raise RuntimeError(f"keys are missing behind number {start}")
+
+    def maintain(self) -> None:
+        """What the maintenance thread does."""
+        self.provider.do_maintenance()
+
+    def close(self) -> None:
+        """Closes the provider."""
+        self.provider.close()

@@ -1,0 +1,86 @@
+"""A batch of updates: Spark's HDFS-backed and RocksDB stores and ours, at few keys and at many."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench import spark_store, store_data
+from bench.cache import work_folder
+from bench.our_store import OurStore
+from bench.report import Report
+from bench.side_by_side import side_by_side
+
+FEW = 20_000
+MANY = 2_000_000
+PHASES = ("open", "get", "put", "commit")
+
+
+def hdfs_backed(stack: ExitStack, spark: SparkSession, num_keys: int) -> Any:
+    """Spark's HDFS-backed store on a copy of the files."""
+    folder = stack.enter_context(store_data.copy_of(num_keys))
+    return _ready(spark_store.spark_store(spark, folder, spark_store.HDFS_BACKED, store_data.VERSION), num_keys)
+
+
+def rocksdb(stack: ExitStack, spark: SparkSession, num_keys: int, settings: dict[str, str]) -> Any:
+    """Spark's RocksDB store, filled with the records of the snapshot."""
+    folder = stack.enter_context(work_folder())
+    store = spark_store.spark_store(spark, folder, settings)
+    store.fill(str(store_data.plain_snapshot(num_keys, folder)))
+    return _ready(store, num_keys)
+
+
+def ours(stack: ExitStack, num_keys: int, **settings: int) -> OurStore:
+    """Our store on a copy of the files."""
+    store = OurStore(stack.enter_context(store_data.copy_of(num_keys)), **settings)
+    store.prepare(num_keys)
+    return store
+
+
+def _ready(store: Any, num_keys: int) -> Any:
+    for file in store_data.update_files(num_keys):
+        store.prepare(str(file))
+    return store
+
+
+def phases_of(phases: Sequence[Sequence[int]]) -> str:
+    """Median milliseconds of the phases of a batch, the first batch left out."""
+    medians = (statistics.median(taken) / 1e6 for taken in zip(*phases[1:], strict=True))
+    return ", ".join(f"{name} {taken:.1f}" for name, taken in zip(PHASES, medians, strict=True))
+
+
+def test_batch_of_updates(
+    benchmark: BenchmarkFixture, spark: SparkSession, report: Report, smoke: bool, rounds: int
+) -> None:
+    many = MANY // 100 if smoke else MANY
+    few = FEW // 10 if smoke else FEW
+    with ExitStack() as stack:
+        stores = {
+            "Spark HDFS-backed": hdfs_backed(stack, spark, many),
+            "Spark RocksDB": rocksdb(stack, spark, many, spark_store.ROCKSDB),
+            "Spark RocksDB, changelog": rocksdb(stack, spark, many, spark_store.ROCKSDB_CHANGELOG),
+            "hdfsstore": ours(stack, many),
+            f"hdfsstore, {few:,} keys": ours(stack, few),
+        }
+        for store in stores.values():
+            stack.callback(store.close)
+        taken: dict[str, list[Sequence[int]]] = {name: [] for name in stores}
+
+        def batch_of(name: str) -> Callable[[], object]:
+            return lambda: taken[name].append(list(stores[name].batch()))
+
+        work = {name: batch_of(name) for name in stores}
+        seconds = side_by_side(work, rounds, {name: store.maintain for name, store in stores.items()})
+        benchmark.pedantic(stores["hdfsstore"].batch, rounds=rounds)
+    for name, took in seconds.items():
+        report.add(f"batch of updates: {name}", f"{took * 1e3:.1f} ms", phases_of(taken[name]))
+    mine, small = seconds["hdfsstore"], seconds[f"hdfsstore, {few:,} keys"]
+    report.add("a batch is faster than Spark's RocksDB by", f"{seconds['Spark RocksDB'] / mine:.1f} x", "goal: 15 x")
+    report.add("with changelog checkpointing by", f"{seconds['Spark RocksDB, changelog'] / mine:.1f} x", "")
+    report.add("than its HDFS-backed store by", f"{seconds['Spark HDFS-backed'] / mine:.1f} x", "goal: 40 x")
+    report.add(f"time at {many:,} keys / at {few:,}", f"{mine / small:.2f}", "goal: at most 1.5")
