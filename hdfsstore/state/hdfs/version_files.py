@@ -7,6 +7,8 @@ With ids nothing is listed, and only names are opened that a delta's lineage, or
                                    but for the first: that is where a snapshot is presumed
     no snapshot there either       its upload failed, or is late: the lineage of the delta of that name, and so on back
     a lineage []                   the base is the empty store (version 1)
+    no such delta either           retention has passed: what it left begins with a snapshot of a version since, which
+                                   the writer of the lineage did not know of
 
 A damaged snapshot is passed over as one that is missing.
 """
@@ -96,7 +98,10 @@ class LineageFiles(VersionFiles):
         while at[0]:
             if (below is None or at[0] < below) and self._has_snapshot(at):
                 return Chain(at, tuple(reversed(deltas)))
-            lineage = self._lineage(at)
+            try:
+                lineage = self._lineage(at)
+            except FileNotFoundError:
+                return self._since(at, deltas, below)
             deltas.append(at)
             if not lineage:
                 if at[0] == 1:
@@ -112,15 +117,9 @@ class LineageFiles(VersionFiles):
         return Chain(None, tuple(reversed(deltas)))
 
     def open(self, version_id: VersionId, kind: FileKind) -> Input:
-        source = self._opened.pop((version_id, kind), None)
-        if source is not None:
-            return source
         try:
-            # Only we write such files, and no side files with them: two requests less for each.
-            return open_input(self._fs, self.path(version_id, kind), siblings=())
+            return self._open(version_id, kind)
         except FileNotFoundError:
-            if kind == "snapshot":
-                raise
             raise self._missing(version_id) from None
 
     def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
@@ -132,16 +131,30 @@ class LineageFiles(VersionFiles):
         while self._opened:
             self._opened.popitem()[1].close()
 
+    def _open(self, version_id: VersionId, kind: FileKind) -> Input:
+        source = self._opened.pop((version_id, kind), None)
+        if source is not None:
+            return source
+        # Only we write such files, and no side files with them: two requests less for each.
+        return open_input(self._fs, self.path(version_id, kind), siblings=())
+
+    def _since(self, missing: VersionId, deltas: list[VersionId], below: int | None) -> Chain:
+        """The chain from the newest snapshot among `deltas`, which are newer than what is missing; newest first."""
+        for i, version_id in enumerate(deltas):
+            if (below is None or version_id[0] < below) and self._has_snapshot(version_id):
+                return Chain(version_id, tuple(reversed(deltas[:i])))
+        raise self._missing(missing)
+
     def _has_snapshot(self, version_id: VersionId) -> bool:
         try:
-            self._opened[version_id, "snapshot"] = self.open(version_id, "snapshot")
+            self._opened[version_id, "snapshot"] = self._open(version_id, "snapshot")
         except FileNotFoundError:
             return False
         return True
 
     def _lineage(self, version_id: VersionId) -> list[LineageItem]:
         path = self.path(version_id, "delta")
-        source = self._opened[version_id, "delta"] = self.open(version_id, "delta")
+        source = self._opened[version_id, "delta"] = self._open(version_id, "delta")
         reader = open_reader(self._format.compression_codec, source, path=path)
         lineage, _ = read_header(reader, path, version_id[0])
         source.rewind()
@@ -211,8 +224,13 @@ def read_version(
         CorruptFileError: a delta is damaged, or every snapshot is.
     """
     if version_id[1] is not None:
-        with closing(LineageFiles(fs, folder, file_format, version_id)) as files:
-            return _read_past_damage(files, read)
+        try:
+            return _read_by_lineage(fs, folder, file_format, version_id, read)
+        except (MissingFileError, BatchNotAvailableError) as error:
+            log.info(
+                "version %s is read once more, as retention may have passed while it was read: %s", version_id, error
+            )
+            return _read_by_lineage(fs, folder, file_format, version_id, read)
 
     def read_listed(listing: StateFiles) -> T:
         if listing.empty and version_id[0]:
@@ -226,6 +244,17 @@ def read_version(
         return _read_past_damage(ListedFiles(fs, listing, file_format, version_id), read)
 
     return with_listing(fs, folder, version_id[0], read_listed)
+
+
+def _read_by_lineage(
+    fs: FileSystem,
+    folder: str,
+    file_format: RecordFormat,
+    version_id: VersionId,
+    read: Callable[[VersionFiles, Chain], T],
+) -> T:
+    with closing(LineageFiles(fs, folder, file_format, version_id)) as files:
+        return _read_past_damage(files, read)
 
 
 def with_listing(fs: FileSystem, folder: str, version: int, attempt: Callable[[StateFiles], T]) -> T:

@@ -14,7 +14,7 @@ from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.state.hdfs.files import Chain, VersionId
 from hdfsstore.state.hdfs.load import PartitionLoader
-from hdfsstore.state.hdfs.version_files import LineageFiles, read_version
+from hdfsstore.state.hdfs.version_files import LineageFiles, VersionFiles, read_version
 from tests.unit.state.chains import Changes, State, Watched, pairs, row, write
 
 LOCAL = LocalFileSystem()
@@ -120,6 +120,40 @@ def test_a_snapshot_that_shows_up_late(tmp_path: Path) -> None:
     write(tmp_path, (8, unique_id(8)), "snapshot", state_at(8))
     assert chain(LOCAL, tmp_path, 9) == expected(8, 9)
     assert load(tmp_path, 9) == state_at(9)
+
+
+def test_retention_has_passed_where_a_lineage_begins(tmp_path: Path) -> None:
+    """Versions 5 to 9 were written before their writer knew of the snapshots 5 and 7; 1 to 4 are not needed since."""
+    write_deltas(tmp_path, 9, snapshots=(5, 7))
+    for version in range(1, 5):
+        (tmp_path / f"{version}_{unique_id(version)}.delta").unlink()
+    watched = Watched(tmp_path)
+    assert chain(watched.filesystem, Path(), 9) == expected(7, 8, 9)  # and nothing is listed
+    assert chain(LOCAL, tmp_path, 9, below=7) == expected(5, 6, 7, 8, 9)
+    assert chain(LOCAL, tmp_path, 6) == expected(5, 6)
+    for version in range(5, 10):
+        assert load(tmp_path, version) == state_at(version)
+    with pytest.raises(BatchNotAvailableError, match="retention has removed"):
+        chain(LOCAL, tmp_path, 9, below=5)
+
+
+def test_retention_passes_while_a_version_is_read(tmp_path: Path) -> None:
+    """It was to be read from snapshot 2 and the deltas after it, which are deleted just then: there is snapshot 5."""
+    write_deltas(tmp_path, 9, snapshots=(2, 5), presumed=(2,))
+    reads = []
+
+    def read(files: VersionFiles, found: Chain) -> list[str]:
+        reads.append(found)
+        if len(reads) == 1:
+            for version in range(1, 5):
+                for file in tmp_path.glob(f"{version}_*"):
+                    file.unlink()
+        for version_id in found.deltas:
+            files.open(version_id, "delta").close()
+        return [str(version_id[0]) for version_id in found.deltas]
+
+    assert read_version(LOCAL, str(tmp_path), FORMAT, (9, unique_id(9)), read) == ["6", "7", "8", "9"]
+    assert reads == [expected(2, *range(3, 10)), expected(5, 6, 7, 8, 9)]
 
 
 def test_files_of_other_attempts_are_never_used(tmp_path: Path) -> None:
