@@ -79,6 +79,12 @@ def file_types(fs: FileSystem, paths: list[str]) -> list[FileType]:
         return [info.type for info in fs.get_file_info(paths)]
 
 
+def modified_at(fs: FileSystem, path: str) -> int:
+    """When the file was written, in nanoseconds since 1970; 0 where there is none, or the filesystem does not say."""
+    with _typed_errors(path):
+        return fs.get_file_info([path])[0].mtime_ns or 0
+
+
 def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None, size: int | None = None) -> Input:
     """Opens a file for reading from its start, checked against `.name.crc` and `name.crc` where they exist.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import pyarrow as pa
@@ -187,10 +187,17 @@ def open_writer(codec: str) -> Writer:
 
 def compress(codec: str, data: Buffer) -> bytes:
     """data as Spark would write it with that codec."""
+    return b"".join(compressed(codec, [data]))
+
+
+def compressed(codec: str, content: Iterable[Buffer]) -> Iterator[bytes]:
+    """One stream of the pieces of a content, piece by piece; errors of theirs are raised as they are."""
     writer = open_writer(codec)
-    whole = memoryview(data).cast("B")
-    parts = [writer.write(whole[start : start + _WINDOW_SIZE]) for start in range(0, len(whole), _WINDOW_SIZE)]
-    return b"".join((*parts, writer.finish()))
+    for piece in content:
+        whole = memoryview(piece).cast("B")
+        for start in range(0, len(whole), _WINDOW_SIZE):
+            yield writer.write(whole[start : start + _WINDOW_SIZE])
+    yield writer.finish()
 
 
 def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: int | None = None) -> bytes:

@@ -19,25 +19,22 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.records import encode_records
-from hdfsstore._cext.versioned_map import Layer, Transaction
-from hdfsstore.codecs.compression import open_writer
+from hdfsstore._cext.versioned_map import Layer, Merger, PrefixPlan
+from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.lineage import LineageItem, encode_header, fits, newest_that_fit
 from hdfsstore.codecs.records import FileKind, RecordFormat
-from hdfsstore.fs import file_types
+from hdfsstore.fs import file_types, modified_at
 from hdfsstore.publish import publish, remove
 from hdfsstore.state.hdfs.files import StateFiles, VersionId
-from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, Versions
-
-END_MARK = b"\xff\xff\xff\xff"
-# What is compressed at a time: a large delta is never held a second time.
-_PIECE = 4 << 20
+from hdfsstore.state.hdfs.snapshots import merged
+from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, LayerTree, Versions
 
 
 class Committer:
     """Writes versions of one store. Threads may share it.
 
     Args:
+        prefix: what prefix scans go by.
         checkpoint_format_version: that of the versions that are written.
     """
 
@@ -46,12 +43,14 @@ class Committer:
         fs: FileSystem,
         folder: str,
         file_format: RecordFormat,
+        prefix: PrefixPlan | None,
         checkpoint_format_version: int,
         versions: Versions,
     ) -> None:
         self._fs = fs
         self._folder = folder
         self._format = file_format
+        self._prefix = prefix
         self._with_ids = checkpoint_format_version == 2
         self._versions = versions
         self.after_fork()
@@ -89,23 +88,16 @@ class Committer:
 
     def _snapshot(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> HeldVersion:
         """Writes everything, so that no load mixes files of the two formats."""
-        merged = base.tree.map.add(base.layer, updates)
-        digest: FileDigest | None = self._publish(
-            version_id, "snapshot", self._records(base.tree.map.transaction(merged))
-        )
+        layers = [layer for _, layer in base.deltas()]
+        merger = Merger(base.tree.image, [*layers, updates], prefix=self._prefix)
+        digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")
         self._versions.note_snapshot(version_id)
-        digest = None if self._with_ids else digest
-        return self._versions.append(base, updates, version_id, (), digest, committed=True)
-
-    def _records(self, whole: Transaction) -> Iterator[pa.Buffer]:
-        """The whole uncompressed snapshot."""
-        end = pa.py_buffer(END_MARK)
-        for keys, values in whole.scan():
-            records = encode_records(keys, values, row_checksums=self._format.row_checksums)
-            yield records.slice(0, records.size - end.size)
-        yield end
+        tree = LayerTree(merger.finish(), version_id)
+        held = HeldVersion(version_id, tree, 0, (), digest, committed=True)
+        self._versions.add(held)
+        return held
 
     def _pruned(self, lineage: list[LineageItem]) -> list[LineageItem]:
         """What a header can hold of it. A load goes on from there by the lineage of the delta at its begin."""
@@ -121,26 +113,22 @@ class Committer:
         path = StateFiles.path_of(self._folder, version_id, kind)
         if file_types(self._fs, [path]) != [FileType.NotFound]:
             remove(self._fs, [path])
+            self._versions.note_removed(version_id)
 
-    def _publish(self, version_id: VersionId, kind: FileKind, content: Iterable[pa.Buffer]) -> FileDigest:
-        """Writes the version's file; returns what version 1 has in the place of an id."""
-        digest = FileDigest(kind, 0, 0)
+    def _publish(self, version_id: VersionId, kind: FileKind, content: Iterable[pa.Buffer]) -> FileDigest | None:
+        """Writes the version's file; returns what there is in the place of an id, where it has none."""
+        path = StateFiles.path_of(self._folder, version_id, kind)
+        pieces = compressed(self._format.compression_codec, content)
+        if version_id[1] is not None:
+            publish(self._fs, path, pieces, overwrite=True, unique_name=True)
+            return None
+        size = checksum = 0
 
-        def taken() -> Iterator[bytes]:
-            nonlocal digest
-            for piece in _compressed(self._format.compression_codec, content):
-                checksum = crc32c(piece, digest.crc32c) if version_id[1] is None else 0
-                digest = FileDigest(kind, digest.size + len(piece), checksum)
+        def counted() -> Iterator[bytes]:
+            nonlocal size, checksum
+            for piece in pieces:
+                size, checksum = size + len(piece), crc32c(piece, checksum)
                 yield piece
 
-        path = StateFiles.path_of(self._folder, version_id, kind)
-        publish(self._fs, path, taken(), overwrite=True, unique_name=version_id[1] is not None)
-        return digest
-
-
-def _compressed(codec: str, content: Iterable[pa.Buffer]) -> Iterator[bytes]:
-    writer = open_writer(codec)
-    for buffer in content:
-        for start in range(0, buffer.size, _PIECE):
-            yield writer.write(buffer.slice(start, min(_PIECE, buffer.size - start)))
-    yield writer.finish()
+        publish(self._fs, path, counted(), overwrite=True)
+        return FileDigest(kind, size, checksum, modified_at(self._fs, path))

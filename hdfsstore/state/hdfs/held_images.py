@@ -2,7 +2,7 @@
 
     {"query_id": "<id>" or null,
      "lineage": [[<version>, "<id>" or null], ...],
-     "digest": ["delta" or "snapshot", <size>, <CRC-32C>] or null}
+     "digest": ["delta" or "snapshot", <size>, <CRC-32C>, <modified>] or null}
 
 The digest is that of the version's file, in checkpoint format version 1: there the name says nothing about the run.
 """

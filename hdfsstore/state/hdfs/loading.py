@@ -67,16 +67,22 @@ class VersionLoader:
             if held is None or held.tree is damaged.tree:
                 self._versions.drop_tree(damaged.tree)
                 self._images.drop(damaged.tree.image_id)
+                if not self._reader.is_unchanged(damaged.id, damaged.digest):
+                    raise StateStoreError(
+                        f"version {damaged.id[0]} was written anew, and the image of what it was before is damaged",
+                        self._reader.folder,
+                        remedy="Run the batch again",
+                    )
                 held = self._from_files(damaged.id)
-                self._versions.add(held)
             return held
 
     def _loaded(self, version_id: VersionId) -> HeldVersion:
         if version_id == EMPTY:
-            held = HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0)
-        else:
-            self._counts["loadedMapCacheMissCount"] += 1
-            held = self._by_deltas(version_id) or self._from_files(version_id)
+            return self._begin(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0))
+        self._counts["loadedMapCacheMissCount"] += 1
+        return self._by_deltas(version_id) or self._from_files(version_id)
+
+    def _begin(self, held: HeldVersion) -> HeldVersion:
         self._versions.add(held)
         return held
 
@@ -143,7 +149,8 @@ class VersionLoader:
         loaded = self._reader.version(wanted)
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id)
-        held = HeldVersion(loaded.image_id, LayerTree(loaded.image, loaded.image_id), 0, (), loaded.digest)
+        tree = LayerTree(loaded.image, loaded.image_id)
+        held = self._begin(HeldVersion(loaded.image_id, tree, 0, (), loaded.digest))
         for delta in loaded.deltas:
             held = self._versions.append(held, delta.layer, delta.id, delta.lineage, delta.digest)
         return held
@@ -156,7 +163,4 @@ class VersionLoader:
         held = next((found for found in map(self._held, candidates) if found is not None), None)
         newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
         imaged = self._images.newest(newer)
-        if imaged is None:
-            return held
-        self._versions.add(imaged)
-        return imaged
+        return held if imaged is None else self._begin(imaged)

@@ -88,7 +88,7 @@ class HdfsStateStoreProvider:
         reader = StoreReader(fs, folder, file_format, prefix)
         self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
         self.images = HeldImages(self._cache.store(store_id, prefix), reader, query_id_of(fs, root), self._counts)
-        self._committer = Committer(fs, folder, file_format, conf.checkpoint_format_version, self.versions)
+        self._committer = Committer(fs, folder, file_format, prefix, conf.checkpoint_format_version, self.versions)
         self._loader = VersionLoader(reader, self.versions, self.images, self._counts)
         self._done = MaintenanceMetrics()
         keep = conf.min_versions_to_retain

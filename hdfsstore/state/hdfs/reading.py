@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from pyarrow.fs import FileSystem
@@ -13,7 +13,7 @@ from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuild
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, Window, read_windows
-from hdfsstore.fs import Input, open_input
+from hdfsstore.fs import Input, modified_at, open_input
 from hdfsstore.state.hdfs.files import Chain, StateFiles, VersionId
 from hdfsstore.state.hdfs.version_files import VersionFiles, read_version
 from hdfsstore.state.hdfs.versions import EMPTY, FileDigest
@@ -82,9 +82,8 @@ class StoreReader:
 
     def delta(self, version_id: VersionId) -> Delta:
         """One delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
-        lineage: tuple[VersionId, ...] = ()
         path = StateFiles.path_of(self.folder, version_id, "delta")
-        with_id = version_id[1] is not None
+        lineage: tuple[VersionId, ...] = ()
 
         def header(reader: Reader) -> int:
             nonlocal lineage
@@ -92,11 +91,11 @@ class StoreReader:
             lineage = tuple(items)
             return size
 
+        with_id = version_id[1] is not None
         # Files with ids are only ours, and have no side files.
-        with closing(_Digesting(open_input(self._fs, path, () if with_id else None), "delta")) as source:
+        with self._source(open_input(self._fs, path, () if with_id else None), version_id, "delta") as source:
             layer = self._layer(read_windows(source, self._format, "delta", path, header if with_id else None))
-            digest = source.finish()
-        return Delta(version_id, layer, lineage, None if with_id else digest)
+            return Delta(version_id, layer, lineage, source.finish())
 
     def lineage(self, version_id: VersionId) -> tuple[VersionId, ...]:
         """What the header of a delta with an id says. FileNotFoundError: there is none; CorruptFileError: damaged."""
@@ -121,31 +120,38 @@ class StoreReader:
         """Whether the version's file is the one that was read or written: one read of it, where there is no id."""
         if version_id == EMPTY or version_id[1] is not None:
             return True
-        if digest is None:
+        path = StateFiles.path_of(self.folder, version_id, "delta" if digest is None else digest.kind)
+        if digest is None or modified_at(self._fs, path) != digest.modified:
             return False
-        path = StateFiles.path_of(self.folder, version_id, digest.kind)
         try:
-            with closing(_Digesting(open_input(self._fs, path, ()), digest.kind)) as source:
+            with self._source(open_input(self._fs, path, ()), version_id, digest.kind) as source:
                 return source.finish() == digest
         except FileNotFoundError:
             return False
 
     def _version(self, files: VersionFiles, chain: Chain) -> Loaded:
-        with_id = files.version_id[1] is not None
-        image, digest = self.empty(), None
+        image, digest, before = self.empty(), None, chain.deltas[:0]
         if chain.snapshot is not None:
-            with closing(_Digesting(files.open(chain.snapshot, "snapshot"), "snapshot")) as source:
+            with self._source(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
                 image = self._image(files.windows(source, chain.snapshot, "snapshot"))
                 digest = source.finish()
-        before = () if chain.snapshot is None else (chain.snapshot,)
-        loaded = Loaded(image, chain.snapshot or EMPTY, None if with_id else digest, [])
+            before = (chain.snapshot,)
+        loaded = Loaded(image, chain.snapshot or EMPTY, digest, [])
         for i, version_id in enumerate(chain.deltas):
-            with closing(_Digesting(files.open(version_id, "delta"), "delta")) as source:
+            with self._source(files.open(version_id, "delta"), version_id, "delta") as source:
                 layer = self._layer(files.windows(source, version_id, "delta"))
-                digest = source.finish()
-            lineage = (*before, *chain.deltas[:i])
-            loaded.deltas.append(Delta(version_id, layer, lineage, None if with_id else digest))
+                loaded.deltas.append(Delta(version_id, layer, (*before, *chain.deltas[:i]), source.finish()))
         return loaded
+
+    @contextmanager
+    def _source(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[_Source]:
+        with closing(source):
+            if version_id[1] is not None:
+                yield _Source(source)
+            else:
+                # Asked for after it was opened: a file that comes in between is older than it seems, and read again.
+                path = StateFiles.path_of(self.folder, version_id, kind)
+                yield _Source(source, FileDigest(kind, 0, 0, modified_at(self._fs, path)))
 
     def _image(self, windows: Iterable[Window]) -> Image:
         builder = ImageBuilder(row_checksums=self._format.row_checksums, prefix=self._prefix)
@@ -160,25 +166,25 @@ class StoreReader:
         return builder.finish()
 
 
-class _Digesting:
-    """A file that is read, and what goes by of it."""
+class _Source:
+    """A file that is read, and what went by of it, where that is to be known."""
 
-    def __init__(self, source: Input, kind: FileKind) -> None:
+    def __init__(self, source: Input, digest: FileDigest | None = None) -> None:
         self._source = source
-        self._digest = FileDigest(kind, 0, 0)
+        self._digest = digest
 
     def readinto(self, buffer: memoryview) -> int:
         n = self._source.readinto(buffer)
-        kind, size, checksum = self._digest
-        self._digest = FileDigest(kind, size + n, crc32c(buffer[:n], checksum))
+        if self._digest is not None:
+            kind, size, checksum, modified = self._digest
+            self._digest = FileDigest(kind, size + n, crc32c(buffer[:n], checksum), modified)
         return n
 
-    def finish(self) -> FileDigest:
-        """Reads what is left."""
-        block = memoryview(bytearray(_BLOCK))
-        while self.readinto(block):
-            pass
+    def finish(self) -> FileDigest | None:
+        """Reads what is left of it."""
+        self._source.finish()
+        if self._digest is not None:
+            block = memoryview(bytearray(_BLOCK))
+            while self.readinto(block):
+                pass
         return self._digest
-
-    def close(self) -> None:
-        self._source.close()

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan
-from hdfsstore.codecs.compression import open_writer
+from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.publish import publish, remove
@@ -127,7 +127,7 @@ class Snapshots:
         begun = time.monotonic()
         layers = [layer for _, layer in version.deltas()]
         merger = Merger(version.tree.image, layers, prefix=self._prefix) if layers else None
-        records = _records(version.tree.image, step) if merger is None else _merged(merger, step)
+        records = _records(version.tree.image, step) if merger is None else merged(merger, step)
         uploaded = upload and self._uploaded(version, records)
         if install and merger is not None:
             for _ in records:
@@ -160,7 +160,7 @@ class Snapshots:
 
         def pieces() -> Iterator[bytes]:
             nonlocal size
-            for piece in _compressed(self._format.compression_codec, records):
+            for piece in compressed(self._format.compression_codec, records):
                 size += len(piece)
                 yield piece
 
@@ -181,7 +181,7 @@ class Snapshots:
         return any(held.id == version.id and held.run is not version.run for held in self._versions.held())
 
 
-def _merged(merger: Merger, step: Step) -> Iterator[pa.Buffer]:
+def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:
     """The records of what is being merged, end mark included."""
     while (window := merger.step()) is not None:
         if window.size:
@@ -196,10 +196,3 @@ def _records(image: Image, step: Step) -> Iterator[pa.Buffer]:
     for start in range(0, records.size, WINDOW_BYTES):
         yield records.slice(start, min(WINDOW_BYTES, records.size - start))
         step()
-
-
-def _compressed(codec: str, records: Iterator[pa.Buffer]) -> Iterator[bytes]:
-    writer = open_writer(codec)
-    for window in records:
-        yield writer.write(window)
-    yield writer.finish()

@@ -22,11 +22,19 @@ MAX_ATTEMPTS = 8
 
 
 class FileDigest(NamedTuple):
-    """What a version's file was when it was read or written: all that tells one run of a V1 version from another."""
+    """What a version's file was when it was read or written: all that tells one run of a version from another's.
+
+    Without ids (checkpoint format version 1), that is. Two runs may write the same bytes, an empty delta say, on top of
+    different states: hence the time.
+
+    Attributes:
+        modified: nanoseconds since 1970, as the filesystem has it; 0 where it has none.
+    """
 
     kind: FileKind
     size: int
     crc32c: int
+    modified: int
 
 
 class LayerTree:
@@ -149,8 +157,6 @@ class Versions:
             with self._lock:
                 if self._current(base) is not on:
                     continue  # it moved meanwhile
-                if version_id in self._held and version_id[1] is None:
-                    self._forget(v for v in self._held if v[0] > version_id[0])  # they build on the earlier run
                 self._hold(version)
                 return version
 
@@ -191,6 +197,11 @@ class Versions:
         """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on."""
         with self._lock:
             self._snapshots = _with(self._snapshots, version_id)
+
+    def note_removed(self, version_id: VersionId) -> None:
+        """The snapshot of that version was removed."""
+        with self._lock:
+            self._snapshots -= {version_id}
 
     def note_attempt(self, version_id: VersionId) -> None:
         """The upload of a snapshot of that version begins: where a lineage grows too long, it begins here."""
@@ -249,6 +260,8 @@ class Versions:
 
     def _hold(self, version: HeldVersion) -> None:
         number = version.id[0]
+        if version.committed and version.id[1] is None:  # what is newer builds on an earlier run
+            self._forget(v for v in self._held if v[0] > number and v[1] is None)
         self._held[version.id] = version
         self._use(number)
         attempts = [v for v in self._held if v[0] == number and v != self.confirmed]
