@@ -53,14 +53,19 @@ class Read:
     def rows(self) -> pa.Table:
         """Spark's rows. Year-month intervals, which toArrow cannot give, were read as numbers of months."""
         table = pa.ipc.open_file(self.case.folder / "truth" / self.facts["file"]).read_all()
-        for path in self.facts["in_months"]:
-            column, field = path.split(".")
-            at = table.column_names.index(column)
-            table = table.set_column(at, column, _as_intervals(table[column].combine_chunks(), int(field)))
-        return table
+        return with_intervals(table, self.facts["in_months"])
 
     def __str__(self) -> str:
         return f"{self.case}-{self.facts['file'].removesuffix('.arrow')}"
+
+
+def with_intervals(table: pa.Table, in_months: list[str]) -> pa.Table:
+    """A table as Spark read it, with intervals in those columns (`value.<place>`) that hold numbers of months."""
+    for path in in_months:
+        column, field = path.split(".")
+        at = table.column_names.index(column)
+        table = table.set_column(at, column, _as_intervals(table[column].combine_chunks(), int(field)))
+    return table
 
 
 def _as_intervals(rows: pa.StructArray, field: int) -> pa.StructArray:

@@ -1,73 +1,106 @@
-"""Spark reads state files that we encode: its `statestore` source on checkpoints that this test writes."""
+"""Spark reads what our store writes in format version 1: its `statestore` source on checkpoints that are all ours."""
 
 from __future__ import annotations
 
-import json
-import struct
 import tempfile
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 
 import hdfsstore
-from hdfsstore._cext.records import encode_records
-from hdfsstore.codecs.compression import CODECS, compress
-from hdfsstore.codecs.types import ArrayType, DataType, LongType, MapType, StructField, StructType, to_json
-from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
+from hdfsstore.checkpoint.operator_metadata import OperatorMetadata, StoreMetadata, encode_operator_metadata
+from hdfsstore.checkpoint.query_metadata import encode_query_metadata
+from hdfsstore.checkpoint.state_schema import ColumnFamily, encode_state_schema
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.compression import CODECS
+from hdfsstore.codecs.types import ArrayType, DataType, LongType, MapType, StructField, StructType
+from hdfsstore.publish import publish
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.open import open_provider
+from hdfsstore.state.store_id import StateStoreId
 from tests.rows import counted
 from tests.unit.codecs.row_strategies import plain_leaves, schemas, to_arrow
 from tests.unit.codecs.row_strategies import values as row_values
 
 KEY = StructType((StructField("id", LongType()),))
+NUMBER = StructType((StructField("n", LongType()),))
 PARTITIONS = 2
-HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+# A batch: rows of each partition, one kind after the other; no values = the ids are removed.
+Updates = dict[int, list[tuple[list[int], pa.StructArray | None]]]
 
 
-def state_file(value_type: StructType, ids: list[int], values: pa.StructArray, *, row_checksums: bool) -> pa.Buffer:
-    keys = RowCodec(KEY).encode(pa.StructArray.from_arrays([pa.array(ids, pa.int64())], ["id"]))
-    rows = RowCodec(value_type).encode(values)
-    return encode_records(keys, rows, row_checksums=row_checksums)
+class OwnCheckpoint:
+    """A checkpoint of format version 1 that our store writes, as Spark would: its files are all ours.
 
+    Args:
+        codec, row_checksums: of the state files.
+    """
 
-def java_utf(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack(">H", len(encoded)) + encoded
+    def __init__(self, root: Path, value_type: StructType, codec: str = "lz4", *, row_checksums: bool = False) -> None:
+        self._fs, self._root = LocalFileSystem(), str(root / "checkpoint")
+        self.path = root / "checkpoint"
+        self._conf = {
+            "spark.sql.shuffle.partitions": str(PARTITIONS),
+            PROVIDER: HDFS_PROVIDER,
+            COMPRESSION_CODEC: codec,
+            ROW_CHECKSUM: str(row_checksums).lower(),
+        }
+        operator = OperatorMetadata("stateStoreSave", [StoreMetadata("default", PARTITIONS, 0, [])], {})
+        schema = encode_state_schema([ColumnFamily("default", KEY, value_type, {})], 2)
+        self._write("metadata", encode_query_metadata("6e14c4e5-3a0c-4d9e-9f26-6a2a6d3d9c5b"))
+        self._write("state/0/_metadata/metadata", encode_operator_metadata(0, operator, f"file:{root}/state/0"))
+        self._write("state/0/0/_metadata/schema", schema)
+        self._offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
+        self._commits = hdfsstore.CommitLog(self._root, checkpoint_format_version=1)
+        conf = replace(
+            StateStoreConf.from_spark(self._conf),
+            checkpoint_format_version=1,
+            min_deltas_for_snapshot=0,
+            maintenance_interval=0,
+            local_dir=str(root / "local"),
+        )
+        schemas = {"key_schema": to_arrow_schema(KEY), "value_schema": to_arrow_schema(value_type)}
+        self.partitions = [
+            open_provider(StateStoreId(f"{self._root}/state", 0, i), conf=conf, **schemas) for i in range(PARTITIONS)
+        ]
+        self.batches = 0
 
+    def __enter__(self) -> OwnCheckpoint:
+        return self
 
-def write_checkpoint(
-    root: Path, value_type: StructType, batches: list[list[bytes]], codec: str, *, row_checksums: bool
-) -> None:
-    """A checkpoint with one delta a batch and partition."""
-    conf = {
-        "spark.sql.shuffle.partitions": str(PARTITIONS),
-        "spark.sql.streaming.stateStore.providerClass": HDFS_PROVIDER,
-        "spark.sql.streaming.stateStore.compression.codec": codec,
-        "spark.sql.streaming.stateStore.rowChecksum.enabled": str(row_checksums).lower(),
-    }
-    operator = {
-        "operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"},
-        "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": PARTITIONS}],
-    }
-    files = {
-        "metadata": b'{"id":"6e14c4e5-3a0c-4d9e-9f26-6a2a6d3d9c5b"}',
-        "state/0/_metadata/metadata": b"v1\n" + json.dumps(operator).encode(),
-        "state/0/0/_metadata/schema": java_utf("v2")
-        + b"".join(struct.pack(">i", 1) + java_utf(to_json(schema)) for schema in (KEY, value_type)),
-    }
-    for batch, deltas in enumerate(batches):
-        offsets = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": conf}
-        files[f"offsets/{batch}"] = f"v1\n{json.dumps(offsets)}\n{{}}".encode()
-        files[f"commits/{batch}"] = b'v1\n{"nextBatchWatermarkMs":0}'
-        for partition, delta in enumerate(deltas):
-            files[f"state/0/{partition}/{batch + 1}.delta"] = compress(codec, delta)
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    def __exit__(self, *_: object) -> None:
+        for provider in self.partitions:
+            provider.close()
+
+    def add_batch(self, updates: Updates) -> None:
+        """Runs a batch: its offsets, the next version of each partition, its commit."""
+        batch_id, self.batches = self.batches, self.batches + 1
+        entry = OffsetLogEntry(1, 0, 1_700_000_000_000 + batch_id, self._conf, ["{}"], ["0"], {}, {})
+        self._offsets.add(batch_id, encode_offset_log(entry))
+        infos = {}
+        for partition_id, provider in enumerate(self.partitions):
+            store = provider.get_store(batch_id)
+            for ids, values in updates.get(partition_id, []):
+                keys = pa.record_batch([pa.array(ids, pa.int64())], ["id"])
+                if values is None:
+                    store.remove_batch(keys)
+                else:
+                    store.put_batch(keys, pa.RecordBatch.from_struct_array(values))
+            infos[partition_id] = [store.commit()]
+        self._commits.add(batch_id, 0, {0: infos})
+
+    def _write(self, name: str, content: bytes) -> None:
+        publish(self._fs, f"{self._root}/{name}", content, overwrite=False)
 
 
 def spark_rows(spark: SparkSession, root: Path, **options: object) -> pa.Table:
@@ -97,28 +130,16 @@ def tables(draw: st.DrawFn) -> tuple[StructType, pa.StructArray]:
 @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(tables())
 def test_rows_of_any_type(spark: SparkSession, table: tuple[StructType, pa.StructArray]) -> None:
-    """Batch 0 puts every row, batch 1 puts the even ones again and removes the odd ones of partition 0."""
+    """Batch 0 puts every row into partition 0, batch 1 puts the even ones into partition 1 and removes the odd ones."""
     value_type, values = table
     ids = list(range(len(values)))
-    empty = values.slice(0, 0)
-    removed = pa.nulls(len(ids), values.type)
-    odd, even = [pa.array([i % 2 == rest for i in ids], pa.bool_()) for rest in (1, 0)]
-    batches = [
-        [
-            state_file(value_type, ids, values, row_checksums=False),
-            state_file(value_type, [], empty, row_checksums=False),
-        ],
-        [
-            state_file(value_type, ids[1::2], removed.filter(odd), row_checksums=False),
-            state_file(value_type, ids[::2], values.filter(even), row_checksums=False),
-        ],
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        write_checkpoint(root, value_type, batches, "lz4", row_checksums=False)
-        ours = hdfsstore.Checkpoint(root).read_state()
+    even = values.filter(pa.array([i % 2 == 0 for i in ids], pa.bool_()))
+    with tempfile.TemporaryDirectory() as folder, OwnCheckpoint(Path(folder), value_type) as written:
+        written.add_batch({0: [(ids, values)]})
+        written.add_batch({0: [(ids[1::2], None)], 1: [(ids[::2], even)]})
+        ours = hdfsstore.Checkpoint(written.path).read_state()
         assert ours.num_rows == 2 * len(ids[::2])
-        assert counted(ours) == counted(spark_rows(spark, root))
+        assert counted(ours) == counted(spark_rows(spark, written.path))
 
 
 # A batch: what each id is set to, None = removed. Ids come again, within a batch too: the last one holds.
@@ -131,60 +152,68 @@ BATCHES = st.lists(
 @given(BATCHES, st.data())
 def test_histories(spark: SparkSession, history: list[list[tuple[int, int | None]]], data: st.DataObject) -> None:
     """State at any batch and the changes of all, with snapshots at random versions; Spark and a dict agree with us."""
-    value_type = StructType((StructField("n", LongType()),))
-    fields = [pa.field("n", pa.int64())]
-
-    def file_of(records: list[tuple[int, int | None]]) -> pa.Buffer:
-        numbers = pa.array([n for _, n in records], pa.int64())
-        rows = pa.StructArray.from_arrays([numbers], fields=fields, mask=numbers.is_null())
-        return state_file(value_type, [i for i, _ in records], rows, row_checksums=False)
-
     model: dict[int, int] = {}
     states = []
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        deltas = [
-            [file_of([r for r in batch if r[0] % PARTITIONS == p]) for p in range(PARTITIONS)] for batch in history
-        ]
-        write_checkpoint(root, value_type, deltas, "lz4", row_checksums=False)
+    with tempfile.TemporaryDirectory() as folder, OwnCheckpoint(Path(folder), NUMBER) as written:
         for batch_id, batch in enumerate(history):
+            written.add_batch({p: in_runs([r for r in batch if r[0] % PARTITIONS == p]) for p in range(PARTITIONS)})
             for i, n in batch:
                 if n is None:
                     model.pop(i, None)
                 else:
                     model[i] = n
             states.append(dict(model))
-            for p in range(PARTITIONS):
+            for p, provider in enumerate(written.partitions):
                 if data.draw(st.booleans(), label=f"snapshot of batch {batch_id} in partition {p}"):
-                    snapshot = file_of([(i, n) for i, n in model.items() if i % PARTITIONS == p])
-                    (root / f"state/0/{p}/{batch_id + 1}.snapshot").write_bytes(compress("lz4", snapshot))
-        checkpoint = hdfsstore.Checkpoint(root)
+                    provider.do_maintenance()
+                    assert (written.path / f"state/0/{p}/{batch_id + 1}.snapshot").exists()
+        checkpoint = hdfsstore.Checkpoint(written.path)
         for batch_id, expected in enumerate(states):
             table = checkpoint.read_state(batch_id=batch_id)
             ids, numbers = (table[part].combine_chunks().field(0).to_pylist() for part in ("key", "value"))
             assert dict(zip(ids, numbers, strict=True)) == expected
             assert len(ids) == len(expected)
         asked = data.draw(st.integers(0, len(history) - 1), label="batch that Spark reads")
-        assert counted(checkpoint.read_state(batch_id=asked)) == counted(spark_rows(spark, root, batchId=asked))
-        feed = spark_rows(spark, root, readChangeFeed=True, changeStartBatchId=0, changeEndBatchId=len(history) - 1)
+        assert counted(checkpoint.read_state(batch_id=asked)) == counted(spark_rows(spark, written.path, batchId=asked))
+        feed = spark_rows(
+            spark, written.path, readChangeFeed=True, changeStartBatchId=0, changeEndBatchId=len(history) - 1
+        )
         assert counted(checkpoint.read_changes(0, len(history) - 1)) == counted(feed)
+
+
+def in_runs(records: list[tuple[int, int | None]]) -> list[tuple[list[int], pa.StructArray | None]]:
+    """Puts and removes that follow each other as one."""
+    return [
+        ([i for i, _ in run], None if removed else numbers([n for _, n in run]))
+        for removed, run in ((kind, list(run)) for kind, run in groupby(records, lambda record: record[1] is None))
+    ]
+
+
+def numbers(values: list[int | None]) -> pa.StructArray:
+    return pa.StructArray.from_arrays([pa.array(values, pa.int64())], ["n"])
 
 
 @pytest.mark.parametrize("row_checksums", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec(spark: SparkSession, tmp_path: Path, codec: str, row_checksums: bool) -> None:
-    """Enough rows for several blocks of each codec, half of which do not compress."""
-    spark.conf.set("spark.sql.streaming.stateStore.rowChecksum.enabled", str(row_checksums).lower())
+    """Enough rows for several blocks of each codec, half of which do not compress; as deltas, then as snapshots."""
+    spark.conf.set(ROW_CHECKSUM, str(row_checksums).lower())
     try:
-        value_type = StructType((StructField("n", LongType()),))
         ids = list(range(6000))
         scattered = [i * 0x9E3779B97F4A7C15 % 2**64 - 2**63 if i % 2 else 7 for i in ids]
-        values = pa.StructArray.from_arrays([pa.array(scattered, pa.int64())], ["n"])
-        full = state_file(value_type, ids, values, row_checksums=row_checksums)
-        none = state_file(value_type, [], values.slice(0, 0), row_checksums=row_checksums)
-        write_checkpoint(tmp_path, value_type, [[full, none]], codec, row_checksums=row_checksums)
-        ours = hdfsstore.Checkpoint(tmp_path).read_state()
-        assert ours.num_rows == len(ids)
-        assert counted(ours) == counted(spark_rows(spark, tmp_path))
+        with OwnCheckpoint(tmp_path, NUMBER, codec, row_checksums=row_checksums) as written:
+            written.add_batch({0: [(ids, numbers(scattered))]})
+            written.add_batch({0: [(ids[:3000:2], None)], 1: [(ids[:3000:2], numbers(scattered[:3000:2]))]})
+            ours = hdfsstore.Checkpoint(written.path).read_state()
+            assert ours.num_rows == len(ids)
+            assert counted(ours) == counted(spark_rows(spark, written.path))
+            for p, provider in enumerate(written.partitions):
+                provider.do_maintenance()
+                for version in (1, 2):
+                    (written.path / f"state/0/{p}/{version}.delta").unlink()
+        # A path that Spark has not cached a version of.
+        moved = written.path.rename(tmp_path / "moved")
+        assert sorted(path.name for path in moved.glob("state/0/*/*.*")) == ["2.snapshot", "2.snapshot"]
+        assert counted(spark_rows(spark, moved)) == counted(ours)
     finally:
-        spark.conf.unset("spark.sql.streaming.stateStore.rowChecksum.enabled")
+        spark.conf.unset(ROW_CHECKSUM)

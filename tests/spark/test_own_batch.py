@@ -1,0 +1,143 @@
+"""A batch of a Spark query that Spark did not run: computed here with Arrow and our store, with the logs to match."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import hdfsstore
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
+from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.fs import resolve
+from hdfsstore.state.provider import StateStore
+from tests.continuing import OpenStores, StoreName
+from tests.data.generate.case import FIRST_FILE_TIME
+
+OURS = 2
+STORE = StoreName(0, "default")
+
+
+def rows_of(batch_id: int) -> list[dict[str, Any]]:
+    """Keys that come in two batches, one that comes in all, and one of a null; numbers, some of them null."""
+    keys = [f"key {i}" for i in range(3 * batch_id, 3 * batch_id + 5)]
+    return [
+        {"k": key, "n": None if i == batch_id else 10 * batch_id + i}
+        for i, key in enumerate([*keys, "all", None, "all"])
+    ]
+
+
+def write_input(folder: Path, batch_id: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{batch_id}.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(batch_id)))
+    os.utime(path, (FIRST_FILE_TIME + batch_id,) * 2)  # the order in which Spark reads them
+    return path
+
+
+def count(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("k").agg(F.count("*").alias("c"), F.sum("n").alias("s"))
+
+
+def count_in_python(batch_id: int) -> list[tuple[Any, ...]]:
+    """The totals of the keys of a batch, over all batches until then."""
+    found = {}
+    for row in (row for b in range(batch_id + 1) for row in rows_of(b)):
+        c, s = found.get(row["k"], (0, None))
+        found[row["k"]] = c + 1, s if row["n"] is None else (s or 0) + row["n"]
+    return [(key, *found[key]) for key in {row["k"] for row in rows_of(batch_id)}]
+
+
+def count_in_store(store: StateStore, rows: pa.Table) -> None:
+    grouped = rows.group_by("k").aggregate([([], "count_all"), ("n", "sum")])
+    keys = pa.record_batch({"k": grouped["k"].combine_chunks()})
+    old_count, old_sum = store.get_batch(keys).columns
+    counts = pc.add(pc.fill_null(old_count, 0), grouped["count_all"].combine_chunks())
+    added = grouped["n_sum"].combine_chunks()
+    sums = pc.coalesce(pc.add(old_sum, added), old_sum, added)
+    store.put_batch(keys, pa.record_batch({"count": counts, "sum": sums}))
+
+
+def distinct(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["k"]).select("k")
+
+
+def distinct_in_python(batch_id: int) -> list[tuple[Any, ...]]:
+    """The keys of a batch that no batch before it had."""
+    seen = {row["k"] for b in range(batch_id) for row in rows_of(b)}
+    return [(key,) for key in {row["k"] for row in rows_of(batch_id)} - seen]
+
+
+def distinct_in_store(store: StateStore, rows: pa.Table) -> None:
+    keys = pa.record_batch({"k": rows["k"].unique()})
+    store.put_batch(keys, pa.record_batch({"__dummy__": pa.nulls(keys.num_rows)}))
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "in_python", "in_store"),
+    [(count, "update", count_in_python, count_in_store), (distinct, "append", distinct_in_python, distinct_in_store)],
+    ids=["count", "distinct"],
+)
+def test_spark_goes_on_from_what_was_computed_here(
+    spark: SparkSession,
+    tmp_path: Path,
+    query: Callable[[DataFrame], DataFrame],
+    mode: str,
+    in_python: Callable[[int], list[tuple[Any, ...]]],
+    in_store: Callable[[StateStore, pa.Table], None],
+) -> None:
+    folder, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
+    outputs: dict[int, Counter[Any]] = {}
+
+    def run() -> None:
+        stream = spark.readStream.schema("k STRING, n INT").option("maxFilesPerTrigger", 1).json(str(folder))
+        writer = query(stream).writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint))
+        writer.foreachBatch(lambda rows, batch_id: outputs.update({batch_id: Counter(map(tuple, rows.collect()))}))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    for batch_id in range(OURS):
+        write_input(folder, batch_id)
+    run()
+    our_input = write_input(folder, OURS)
+    begin(checkpoint, our_input)
+    run_batch(checkpoint, tmp_path / "local", in_store)
+    write_input(folder, OURS + 1)
+    run()
+    assert outputs == {b: Counter(in_python(b)) for b in (0, 1, OURS + 1)}
+
+
+def begin(checkpoint: Path, our_input: Path) -> None:
+    """The offset log of batch OURS, and the log of the file source."""
+    fs, root = resolve(checkpoint)
+    offsets: MetadataLog[OffsetLogEntry] = MetadataLog(fs, f"{root}/offsets", read_offset_log)
+    last = hdfsstore.Checkpoint(checkpoint).batch(OURS - 1)
+    entry = OffsetLogEntry(1, 0, last.timestamp_ms + 1000, last.conf, [f'{{"logOffset":{OURS}}}'], ["0"], {}, {})
+    offsets.add(OURS, encode_offset_log(entry))
+    seen = {"path": our_input.as_uri(), "timestamp": our_input.stat().st_mtime_ns // 1_000_000, "batchId": OURS}
+    (checkpoint / f"sources/0/{OURS}").write_text("v1\n" + json.dumps(seen))
+
+
+def run_batch(checkpoint: Path, local_dir: Path, in_store: Callable[[StateStore, pa.Table], None]) -> None:
+    """The state of batch OURS, each row in the partition where Spark would put it, and the commit log."""
+    rows = pa.Table.from_pylist(rows_of(OURS), schema=pa.schema({"k": pa.string(), "n": pa.int64()}))
+    described = hdfsstore.Checkpoint(checkpoint).operator().store()
+    keys = pa.StructArray.from_arrays([rows["k"].combine_chunks()], ["k"])
+    places = partition_ids(keys, described.key_type, described.num_partitions)
+    state = hdfsstore.Checkpoint(checkpoint).read_state()
+    infos = {}
+    with OpenStores(checkpoint, STORE, local_dir, state) as stores:
+        for partition_id, provider in stores.partitions.items():
+            store = provider.get_store(OURS)
+            in_store(store, rows.filter(pc.equal(places, partition_id)))
+            infos[partition_id] = [store.commit()]
+    hdfsstore.CommitLog(checkpoint, checkpoint_format_version=1).add(OURS, 0, {0: infos})

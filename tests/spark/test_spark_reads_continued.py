@@ -1,0 +1,71 @@
+"""Spark's `statestore` source on Spark's own checkpoints, to which our store has added or in which it has replaced."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import hdfsstore
+from tests.continuing import OpenStores, StoreName, go_on, log_next_batch, read_state, stores_of
+from tests.data.generate.truth import by_place, in_months, to_arrow
+from tests.rows import counted
+from tests.truth import Case, cases, with_intervals
+
+# Spark refuses the rows that it wrote itself: docs/formats/irregular.md.
+REFUSED = "flat_map_groups_with_state_format1"
+CASES = [c for c in cases() if not c.rocksdb and c.facts["spark"] == "4.3.0" and c.folder.name != REFUSED]
+
+
+def sparks_rows(spark: SparkSession, case: Case, store: StoreName, checkpoint: Path) -> pa.Table:
+    """The rows of a store at the newest batch."""
+    options = {"operatorId": store.operator_id, "storeName": store.name}
+    for name, value in case.facts["confs"].items():
+        spark.conf.set(name, value)
+    try:
+        frame = spark.read.format("statestore").options(**options).load(str(checkpoint))
+        months_of, months = in_months(by_place(frame.select("key", "value", "partition_id")))
+        return with_intervals(to_arrow(months_of, frame.schema), months)
+    finally:
+        for name in case.facts["confs"]:
+            spark.conf.unset(name)
+
+
+@pytest.fixture
+def checkpoint(case: Case, tmp_path: Path) -> Path:
+    """A copy that may be written to."""
+    return Path(shutil.copytree(case.checkpoint, tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_our_version_after_sparks(spark: SparkSession, case: Case, checkpoint: Path, tmp_path: Path) -> None:
+    stores = list(stores_of(checkpoint))
+    for store in stores:
+        with OpenStores(checkpoint, store, tmp_path / "local", read_state(case, store, checkpoint)) as opened:
+            go_on(opened, hdfsstore.Checkpoint(checkpoint).latest_batch_id + 1)
+    log_next_batch(checkpoint)
+    for store in stores:
+        assert counted(sparks_rows(spark, case, store, checkpoint)) == counted(read_state(case, store, checkpoint))
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.folder.name in ("aggregation", "join_inner", "row_checksum")], ids=str
+)
+def test_our_version_in_the_place_of_sparks(spark: SparkSession, case: Case, checkpoint: Path, tmp_path: Path) -> None:
+    """Hadoop's `.N.delta.crc` is that of the file that Spark wrote: it must not outlive it."""
+    batch_id = hdfsstore.Checkpoint(checkpoint).latest_batch_id
+    for store in stores_of(checkpoint):
+        rows = read_state(case, store, checkpoint)
+        with OpenStores(checkpoint, store, tmp_path / "local", rows) as opened:
+            for i in opened.partitions:
+                folder = (
+                    hdfsstore.Checkpoint(checkpoint).operator(store.operator_id).store(store.name).partition_path(i)
+                )
+                assert Path(folder, f".{batch_id + 1}.delta.crc").exists()
+            go_on(opened, batch_id)
+        ours = read_state(case, store, checkpoint)
+        assert counted(ours) != counted(rows)
+        assert counted(sparks_rows(spark, case, store, checkpoint)) == counted(ours)
