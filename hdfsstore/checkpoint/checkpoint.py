@@ -248,7 +248,9 @@ class Checkpoint:
                 remedy="Give the earlier one first",
             )
         self._committed(start_batch_id)
-        reader = self._state_reader(operator_id, store_name, end_batch_id, None, partitions, key_schema, value_schema)
+        batch_ids = range(start_batch_id, end_batch_id + 1)
+        schemas = key_schema, value_schema
+        reader = self._state_reader(operator_id, store_name, end_batch_id, None, partitions, *schemas, batch_ids)
         return reader.changes(range(start_batch_id + 1, end_batch_id + 2), self._threads)
 
     def _state_reader(
@@ -260,6 +262,7 @@ class Checkpoint:
         partitions: Sequence[int] | None,
         key_schema: pa.Schema | None,
         value_schema: pa.Schema | None,
+        batch_ids: Sequence[int] = (),
     ) -> StateReader:
         batch_id, conf = self._committed(batch_id)
         self._check_provider(conf)
@@ -268,12 +271,23 @@ class Checkpoint:
             self.operator(operator_id, batch_id),
             store_name,
             version=batch_id + 1,
+            unique_ids=self._unique_ids(operator_id, batch_ids or (batch_id,)),
             join_side=join_side,
             partitions=partitions,
             conf=conf,
             max_record_bytes=self._max_record_bytes,
             schemas=(key_schema, value_schema),
         )
+
+    def _unique_ids(self, operator_id: int, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
+        """Version -> partition -> the id of each store, of the versions that these batches wrote with ids."""
+        commits = self._commit_log.list()
+        entries = self._commit_log.read_all(commits, [batch_id for batch_id in batch_ids if batch_id in commits.files])
+        return {
+            batch_id + 1: entry.state_unique_ids[operator_id]
+            for batch_id, entry in entries.items()
+            if operator_id in entry.state_unique_ids
+        }
 
     def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str]]:
         """A batch that is done, the newest by default, and the conf it ran under.

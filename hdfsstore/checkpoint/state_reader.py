@@ -23,7 +23,7 @@ from hdfsstore.checkpoint.reading import (
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.codecs.types import NullType, StructType
-from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError, UnsupportedTypeError
+from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
 from hdfsstore.state.hdfs.load import PartitionLoader
 
@@ -36,6 +36,8 @@ class StateReader:
         operator: the operator.
         store_name: the store; not looked at with a join side.
         version: the version that the batch wrote.
+        unique_ids: version -> partition -> the id of each of the operator's stores, where the versions that are read
+            have ids.
         join_side: "left", "right" or None.
         partitions: those that are wanted; None = all.
         conf: what the offset log pins for the batch that wrote the version.
@@ -55,6 +57,7 @@ class StateReader:
         store_name: str,
         *,
         version: int,
+        unique_ids: Mapping[int, Sequence[Sequence[str]]],
         join_side: str | None,
         partitions: Sequence[int] | None,
         conf: Mapping[str, str],
@@ -64,6 +67,7 @@ class StateReader:
         self._fs = fs
         self._operator = operator
         self._version = version
+        self._unique_ids = unique_ids
         self._conf = conf
         self._format = RecordFormat(compression_codec(conf), row_checksum(conf), max_record_bytes)
         self._converter: Converter
@@ -130,7 +134,20 @@ class StateReader:
             raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
 
     def _loader(self, store: Store, partition_id: int) -> PartitionLoader:
-        return PartitionLoader(self._fs, store.partition_path(partition_id), self._format)
+        position = [other.name for other in self._operator.stores].index(store.name)
+        ids = {}
+        for version, partitions in self._unique_ids.items():
+            try:
+                unique_id = partitions[partition_id][position]
+            except IndexError:
+                raise CorruptFileError(
+                    f"the commit log of batch {version - 1} has no unique id for this store",
+                    store.partition_path(partition_id),
+                    remedy="The commit log, or the operator's metadata, is of another query",
+                ) from None
+            if unique_id:  # a store that was written without one, beside others that were not
+                ids[version] = unique_id
+        return PartitionLoader(self._fs, store.partition_path(partition_id), self._format, ids)
 
     def _first(self, store: Store) -> Window | None:
         """Some records of the store."""

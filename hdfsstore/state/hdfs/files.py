@@ -97,6 +97,12 @@ class StateFiles:
         snapshot = max((v for v in snapshots if v <= version and (below is None or v < below)), default=None)
         deltas = range(1 if snapshot is None else snapshot + 1, version + 1)
         newest = max(snapshots | there, default=0)
+        if version and not newest:
+            raise BatchNotAvailableError(
+                f"there is no state of version {version} without a unique id, only of versions that have one",
+                self.folder,
+                remedy="Give the id: the commit log of the batch that wrote the version holds it",
+            )
         if version > newest:
             raise BatchNotAvailableError(
                 f"there is no state of version {version}; the newest is {newest}",
