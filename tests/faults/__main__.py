@@ -1,0 +1,59 @@
+"""python -m tests.faults: see tests/faults/__init__.py. Exit code 1 if anything was found."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.faults.campaign import Broken, Campaign
+from tests.faults.server import Server
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="for all campaigns together (60)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--format", type=int, choices=(1, 2), action="append", help="both by default, side by side")
+    options = parser.parse_args()
+    formats = options.format or [1, 2]
+    print(f"seed {options.seed}")
+    started = time.monotonic()
+    with ThreadPoolExecutor(len(formats)) as pool:
+        results = list(pool.map(lambda number: _run(number, options.seed, started + options.seconds), formats))
+    minutes = (time.monotonic() - started) / 60
+    kills = sum((campaign.figures.kills for campaign, _ in results), Counter())
+    for what, count in sorted(kills.items()):
+        print(f"{count:7,}  {what}")
+    total = sum(campaign.figures.all_kills for campaign, _ in results)
+    print(f"{total:,} kills, {total / minutes:,.0f} a minute")
+    return int(any(broken for _, broken in results))
+
+
+def _run(format_version: int, seed: int, until: float) -> tuple[Campaign, bool]:
+    root = Path(tempfile.mkdtemp(prefix="hdfsstore-faults-"))
+    with Server("tests.faults.writer") as server:
+        campaign = Campaign(server, root, format_version, seed)
+        try:
+            campaign.run(until)
+        except Broken as broken:
+            print(f"FOUND, files in {root}: {broken}", flush=True)
+            return campaign, True
+    figures = campaign.figures
+    print(
+        f"format {format_version}: {figures.kills.total():,} kills at calls in {figures.sweeps} sweeps, "
+        f"{figures.at_random:,} at random times, {figures.commits:,} commits, {figures.read:,} versions read",
+        flush=True,
+    )
+    shutil.rmtree(root)
+    return campaign, False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
