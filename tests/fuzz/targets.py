@@ -8,6 +8,7 @@ import random
 import shutil
 import struct
 import tempfile
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,8 @@ import pyarrow as pa
 import hdfsstore
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.checkpoint.state_schema import parse_state_schema
-from hdfsstore.codecs.compression import CODECS, compress, decompress
+from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
+from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, read_windows
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
@@ -90,6 +92,29 @@ class Records(Target):
         for window in read_windows(io.BytesIO(compress("lz4", data)), self._format, kind, PATH):
             keys, values = (_slices(window.data, spans) for spans in (window.keys, window.values))
             answer += zip(keys, values, strict=True)
+        return answer
+
+
+class Lineages(Target):
+    """Deltas with a unique id: the lineage in front of the records; the compression around them is whole."""
+
+    VERSION = 12
+
+    def inputs(self) -> list[Input]:
+        chance = random.Random("lineages")
+        items = [LineageItem(v, str(uuid.UUID(int=chance.getrandbits(128)))) for v in range(5, self.VERSION)]
+        return [Input("", encode_header(items[n:]) + _records(3, checksums=False)) for n in (0, 5, len(items))]
+
+    def read(self, _: str, data: bytes) -> object:
+        answer: list[object] = []
+
+        def header(reader: Reader) -> int:
+            lineage, size = read_header(reader, PATH, self.VERSION)
+            answer.extend(lineage)
+            return size
+
+        for window in read_windows(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
+            answer += _slices(window.data, window.keys)
         return answer
 
 
@@ -226,6 +251,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **{codec: lambda codec=codec: Codec(codec) for codec in CODECS},
     "records": lambda: Records(row_checksums=False),
     "checked_records": lambda: Records(row_checksums=True),
+    "lineages": Lineages,
     "rows": Rows,
     "schemas": Schemas,
     "checkpoints": lambda: Checkpoints(side_files=False),
