@@ -18,7 +18,8 @@ setup: .venv/installed  ## create .venv and install hdfsstore with all extras in
 demo: setup  ## run a streaming query on a real Spark and open its checkpoint
 	sh tools/with-java.sh $(BIN)/python -m demo
 
-test: setup  ## all tests, those with a live Spark too
+test: setup  ## all tests, those with a live Spark and a live MinIO too
+	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" 'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang
 	sh tools/with-java.sh $(BIN)/python -m pytest
 
 test-asan: setup  ## the codec tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer

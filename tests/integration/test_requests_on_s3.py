@@ -1,0 +1,105 @@
+"""What an object store is asked: one PUT a commit, and no LIST where a version is named."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import hdfsstore
+from hdfsstore.state.provider import StateStoreProvider
+from tests.services.minio import Minio
+from tests.services.recording_proxy import RecordingProxy
+
+
+@pytest.fixture
+def proxy(minio: Minio) -> Iterator[RecordingProxy]:
+    with RecordingProxy(minio.port) as running:
+        yield running
+
+
+@pytest.fixture
+def root(minio: Minio, proxy: RecordingProxy) -> str:
+    return minio.uri(f"checkpoints/{uuid.uuid4()}/state", proxy.port)
+
+
+def provider(root: str, tmp_path: object, **conf: object) -> StateStoreProvider:
+    settings = {"local_dir": str(tmp_path), "maintenance_interval": 0, **conf}
+    return hdfsstore.open_provider(
+        hdfsstore.StateStoreId(root, 0, 3),
+        conf=hdfsstore.StateStoreConf(**settings),  # type: ignore[arg-type]
+    )
+
+
+def commit(opened: StateStoreProvider, version: int, unique_id: str | None) -> str | None:
+    store = opened.get_store(version, unique_id)
+    for number in range(100):
+        store.put(f"key {version} {number}".encode(), b"value" * 10)
+    return store.commit().checkpoint_unique_id
+
+
+def lists(requests: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [r for r in requests if r[0] == "GET" and ("list-type" in r[1] or "prefix=" in r[1])]
+
+
+def test_a_commit_is_one_put(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+    with provider(root, tmp_path) as opened:
+        unique_id = commit(opened, 0, None)
+        for version in range(1, 4):
+            proxy.take()
+            unique_id = commit(opened, version, unique_id)
+            requests = proxy.take()
+            assert [method for method, _ in requests] == ["PUT"], requests
+            assert f"{version + 1}_{unique_id}.delta" in requests[0][1]
+
+
+def test_a_named_version_is_loaded_without_a_list(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+    unique_id = None
+    with provider(root, tmp_path, min_deltas_for_snapshot=2) as opened:
+        for version in range(5):
+            unique_id = commit(opened, version, unique_id)
+            if version == 3:
+                opened.get_read_store(4, unique_id).close()  # the driver has chosen: maintenance need not wait
+                opened.do_maintenance()
+    proxy.take()
+    with provider(root, f"{tmp_path}/other") as fresh:
+        read = fresh.get_read_store(5, unique_id)
+        requests = proxy.take()
+        assert sum(1 for _ in read.iterator()) == 500
+        assert not lists(requests), requests
+        assert any(".snapshot" in target for _, target in requests), requests
+
+
+def test_clean_up_lists_now_and_then_only(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+    """Retention of a store with many versions lists its folder now and then, not at every run."""
+    unique_id = None
+    listed = 0
+    with provider(root, tmp_path, min_deltas_for_snapshot=2, min_versions_to_retain=20) as opened:
+        for version in range(40):
+            unique_id = commit(opened, version, unique_id)
+            opened.get_read_store(version + 1, unique_id).close()
+            proxy.take()
+            opened.do_maintenance()
+            listed += bool(lists(proxy.take()))
+        assert opened.metrics["filesDeleted"] > 0
+    assert 1 <= listed <= 20
+
+
+def test_a_server_that_is_gone_is_a_typed_error_and_the_store_goes_on_once_it_is_back(
+    minio: Minio, tmp_path: object
+) -> None:
+    with provider(minio.uri(f"checkpoints/{uuid.uuid4()}/state"), tmp_path) as opened:
+        unique_id = commit(opened, 0, None)
+        store = opened.get_store(1, unique_id)
+        store.put(b"lost", b"with the server")
+        minio.stop()
+        try:
+            with pytest.raises(hdfsstore.StateStoreError):
+                store.commit()
+        finally:
+            minio.start()
+        unique_id = commit(opened, 1, unique_id)
+        read = opened.get_read_store(2, unique_id)
+        assert read.get(b"lost") is None
+        assert read.get(b"key 1 7") == b"value" * 10
