@@ -75,7 +75,8 @@ def load(folder: Path, version: int, with_ids: bool) -> Loaded:
 
 def digest_of(path: Path) -> FileDigest:
     content = path.read_bytes()
-    return FileDigest("delta" if path.suffix == ".delta" else "snapshot", len(content), crc32c(content))
+    kind = "delta" if path.suffix == ".delta" else "snapshot"
+    return FileDigest(kind, len(content), crc32c(content), path.stat().st_mtime_ns)
 
 
 @pytest.mark.parametrize("with_ids", [False, True])
