@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from hdfsstore import (
     MissingFileError,
     StateStoreError,
 )
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.open import open_provider
 from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.store_id import StateStoreId
 from tests.unit.checkpoint.build import offsets, put
 
 Infos = dict[int, dict[int, list[StateStoreCheckpointInfo]]]
@@ -159,3 +163,35 @@ def test_version_1_and_switching_back_and_forth(tmp_path: Path) -> None:
         old.add(4, 0, reported(5, None, "x"))
     old.add(4, 0, reported(5, None, None))
     assert old.latest() == new.latest()
+
+
+def test_with_a_store(tmp_path: Path) -> None:
+    """Of two attempts the next batch has to start from the one that was committed; then both formats in turns."""
+    store_id = StateStoreId(str(tmp_path / "state"), 0, 0)
+
+    conf = StateStoreConf(maintenance_interval=0, local_dir=str(tmp_path / "local"))
+
+    def attempt(version: int, unique_id: str | None, value: bytes, format_version: int = 2) -> Infos:
+        with open_provider(store_id, conf=replace(conf, checkpoint_format_version=format_version)) as provider:
+            store = provider.get_store(version, unique_id)
+            store.put(b"key", value)
+            return {0: {0: [store.commit()]}}
+
+    def committed(batch_id: int) -> str:
+        entry = log.get(batch_id)
+        assert entry is not None
+        return entry.state_unique_ids[0][0][0]
+
+    log, old_log = CommitLog(tmp_path), CommitLog(tmp_path, checkpoint_format_version=1)
+    lost, chosen = attempt(0, None, b"lost"), attempt(0, None, b"chosen")
+    log.add(0, 0, chosen)
+    after_lost = attempt(1, lost[0][0][0].checkpoint_unique_id, b"after lost")
+    base = after_lost[0][0][0].base_checkpoint_unique_id
+    with pytest.raises(CheckpointIdMismatchError, match=f"{base}, and the log holds {committed(0)}"):
+        log.add(1, 0, after_lost)
+    log.add(1, 0, attempt(1, committed(0), b"after chosen"))
+    old_log.add(2, 0, attempt(2, committed(1), b"without id", format_version=1))
+    log.add(3, 0, attempt(3, None, b"with id"))
+    log.add(4, 0, attempt(4, committed(3), b"last"))
+    with open_provider(store_id, conf=conf) as provider:
+        assert provider.get_read_store(5, committed(4)).get(b"key") == b"last"
