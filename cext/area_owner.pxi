@@ -36,7 +36,7 @@ cdef inline bint column_add(Column* column, const uint8_t* value, int32_t size) 
     if size > 0:
         if not area_need(&column.data, column.size + size):
             return False
-        memcpy(column.data.data + column.size, value, size)
+        copy_bytes(column.data.data + column.size, value, size)
         column.size += size
     column.count += 1
     (<uint32_t*> column.ends.data)[column.count] = <uint32_t> column.size
@@ -75,12 +75,16 @@ cdef object column_array(Column* column, validity, int64_t null_count):
     return pa.Array.from_buffers(kind, count, [validity, offsets, values], null_count)
 
 
+cdef int64_t total_size(const BinaryValues* values) noexcept nogil:
+    if values.length == 0:
+        return 0
+    return value_of(values, values.length - 1) + size_of(values, values.length - 1) - value_of(values, 0)
+
+
 cdef int64_t longest(const BinaryValues* values) noexcept nogil:
     """The size of the longest value, or something not above INT32_MAX - 8 where it must be below that."""
     cdef int64_t i, most = 0
-    if values.length == 0:
-        return 0
-    if value_of(values, values.length - 1) + size_of(values, values.length - 1) - value_of(values, 0) <= INT32_MAX - 8:
+    if total_size(values) <= INT32_MAX - 8:
         return 0
     for i in range(values.length):
         most = max(most, size_of(values, i))

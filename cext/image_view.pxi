@@ -90,7 +90,6 @@ cdef inline uint64_t home_slot(const ImageView* view, uint64_t h) noexcept nogil
 cdef inline void image_start(const ImageView* view, Lookup* key) noexcept nogil:
     key.slot = home_slot(view, key.hash)
     key.left = view.num_slots
-    key.offset = -1
     area_prefetch(view.slots + 8 * key.slot)
 
 

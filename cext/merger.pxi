@@ -127,9 +127,12 @@ cdef class Merger:
             if not table_reserve(&self.table, n) or not area_need(&self.dead, 8 * (self.num_dead + n)):
                 fault.kind = OUT_OF_MEMORY
                 return
+            for i in range(n):
+                table_start(&self.table, &keys[i])
             table_prefetch(&self.table, keys, n)
             for i in range(n):
                 keys[i].where = NOWHERE if self.enter(layer, &keys[i]) else IN_OVERLAY
+            start_in_image(view, keys, n)
             if not find_in_image(view, keys, n, fault):
                 return
             for i in range(n):
@@ -148,7 +151,7 @@ cdef class Merger:
         cdef int64_t offset = key.record - layer.area.data
         cdef bint tombstone = key.value_size < 0
         if number < 0:
-            table_add(&self.table, key.slot, key.hash, -1, <uint32_t> self.layer, offset, tombstone)
+            table_add(&self.table, key.at, key.hash, -1, <uint32_t> self.layer, offset, tombstone)
             self.count_put(tombstone, <int64_t> key.left)
             return True
         node = node_of(&self.table, number)

@@ -190,6 +190,7 @@ cdef class VersionedMap:
             if fault.kind != NONE:
                 return
             if more_keys != NULL:
+                start_in_image(reader.image, keys, n)
                 if not find_in_image(reader.image, keys, n, fault):
                     return
                 more_keys[0] += puts
@@ -209,6 +210,8 @@ cdef class VersionedMap:
         if not table_reserve(table, n):
             fault.kind = OUT_OF_MEMORY
             return
+        for i in range(n):
+            table_start(table, &keys[i])
         table_prefetch(table, keys, n)
         for i in range(n):
             tombstone = keys[i].value_size < 0
@@ -226,7 +229,7 @@ cdef class VersionedMap:
                 if node.layer == reader.layer:
                     node.at = <uint64_t> offset << 1 | tombstone
                     continue
-            table_add(table, keys[i].slot, keys[i].hash, newest, reader.layer, offset, tombstone)
+            table_add(table, keys[i].at, keys[i].hash, newest, reader.layer, offset, tombstone)
             if newest < 0 and self.image.plan.columns and not prefix_add(
                 &self.prefixes, &self.image.plan, &source, self.image.view.seed, keys[i].key, keys[i].size,
                 table.count - 1, &self.scratch, fault,

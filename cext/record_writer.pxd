@@ -1,8 +1,8 @@
 # Writes single records; records.pyx has their layout. Each function returns where the next record goes.
 from libc.stdint cimport int64_t, uint32_t, uint8_t
-from libc.string cimport memcpy
 
 from byteorder cimport store_be32, store_le32
+from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 
 
@@ -37,6 +37,5 @@ cdef inline uint8_t* write_size(uint8_t* out, int64_t size) noexcept nogil:
 
 
 cdef inline uint8_t* write_bytes(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
-    if size:
-        memcpy(out, data, size)
+    copy_bytes(out, data, size)
     return out + size

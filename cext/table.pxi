@@ -77,9 +77,9 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
 
 
 cdef inline int64_t table_find(const Table* table, Lookup* key) noexcept nogil:
-    """The newest node of the key, or -1, looked for from its `slot` on, which becomes the key's, or where it belongs.
+    """The newest node of the key, or -1, looked for from the slot `at` on, which becomes the key's, or where it belongs.
 
-    From the slot that an earlier search ended at it finds what was added since, as long as the table has not grown.
+    From where an earlier search ended it finds what was added since, as long as the table has not grown.
     """
     cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
     cdef const uint64_t* slots = <const uint64_t*> table.slots.data
@@ -87,15 +87,15 @@ cdef inline int64_t table_find(const Table* table, Lookup* key) noexcept nogil:
     cdef int32_t known_size = 0
     cdef int64_t number
     while True:
-        slot = slots[key.slot]
+        slot = slots[key.at]
         if slot == 0:
             return -1
         if (slot ^ key.hash) >> 32 == 0:
             number = <int64_t> (<uint32_t> slot) - 1
             known = node_key(table, node_of(table, number), &known_size)
-            if known_size == key.size and memcmp(known, key.key, key.size) == 0:
+            if are_alike(known, known_size, key.key, key.size):
                 return number
-        key.slot = (key.slot + 1) & mask
+        key.at = (key.at + 1) & mask
 
 
 cdef inline void table_add(
@@ -112,25 +112,31 @@ cdef inline void table_add(
     (<uint64_t*> table.slots.data)[at] = (h >> 32) << 32 | <uint64_t> table.count
 
 
-cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:
-    """Goes to the first slot that may be the key's, or is empty, and asks for the node and the record behind it.
+cdef inline void table_start(const Table* table, Lookup* key) noexcept nogil:
+    """Goes to the first slot where the key may be, and asks for it."""
+    key.at = table_home(table, key.hash)
+    area_prefetch_to_write(table.slots.data + 8 * key.at)
 
-    Hashes have to be set. `offset` becomes the node's number, -1 where the slot is empty: the key is not there.
+
+cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:
+    """Goes on to the first slot that may be the key's, or is free, and asks for the node and the record behind it.
+
+    `offset` becomes the node's number, -1 where the slot is free: the key is not there.
     """
     cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
+    cdef const uint64_t* slots = <const uint64_t*> table.slots.data
+    cdef const uint8_t* record
     cdef int i
     for i in range(n):
-        keys[i].slot = table_home(table, keys[i].hash)
-        area_prefetch(table.slots.data + 8 * keys[i].slot)
-    for i in range(n):
-        slot = (<const uint64_t*> table.slots.data)[keys[i].slot]
+        slot = slots[keys[i].at]
         while slot and (slot ^ keys[i].hash) >> 32:
-            keys[i].slot = (keys[i].slot + 1) & mask
-            slot = (<const uint64_t*> table.slots.data)[keys[i].slot]
+            keys[i].at = (keys[i].at + 1) & mask
+            slot = slots[keys[i].at]
         keys[i].offset = <int64_t> (<uint32_t> slot) - 1
         if slot:
             area_prefetch(node_of(table, keys[i].offset))
     for i in range(n):
         if keys[i].offset >= 0:
-            area_prefetch(node_record(table, node_of(table, keys[i].offset)))
-            area_prefetch(node_record(table, node_of(table, keys[i].offset)) + 64)
+            record = node_record(table, node_of(table, keys[i].offset))
+            area_prefetch(record)
+            area_prefetch(record + 64)

@@ -182,22 +182,21 @@ cdef class Transaction:
     cdef void update(self, const BinaryValues* k, const BinaryValues* v, Fault* fault) noexcept nogil:
         """Puts the values, or removes the keys where there are none."""
         cdef Lookup[GROUP] keys
-        cdef int64_t start = 0, bytes_
+        cdef BinaryValues values = k[0] if v == NULL else v[0]
+        cdef int64_t start = 0
         cdef int i, n
-        if not self.reserve(0, k.length, fault):
+        # All that it can be at once: what is not touched costs nothing, and a table that grows is written twice.
+        if not self.reserve(total_size(k) + (total_size(v) if v != NULL else 0), k.length, fault):
             return
         while start < k.length:
             n = set_keys(k, start, keys)
-            bytes_ = 0
-            for i in range(n):
-                bytes_ += keys[i].size
-                if v != NULL:
-                    bytes_ += size_of(v, start + i)
-            if not self.reserve(bytes_, n, fault) or not find_all(&self.reader, keys, n, fault):
+            if not find_all(&self.reader, keys, n, fault):
                 return
             for i in range(n):
                 if v != NULL:
-                    self.write(&keys[i], value_of(v, start + i), <int32_t> size_of(v, start + i), fault)
+                    self.write(
+                        &keys[i], value_of(&values, start + i), <int32_t> size_of(&values, start + i), fault
+                    )
                 else:
                     self.write(&keys[i], NULL, -1, fault)
                 if fault.kind != NONE:
@@ -219,7 +218,7 @@ cdef class Transaction:
         cdef uint8_t* start = self.records.data + self.records_size
         cdef uint8_t* end
         cdef KeySource source = KeySource(&self.own, NULL)
-        key.slot = key.own_slot
+        key.at = key.own_at
         before = table_find(&self.own, key)  # of another one in the same group
         if before >= 0:
             present = not node_of(&self.own, before).at & 1
@@ -233,7 +232,7 @@ cdef class Transaction:
             end = write_put(start, key.key, key.size, value, size, self.own.row_checksums)
             self.num_puts += 1
             self.num_keys += not present
-        table_add(&self.own, key.slot, key.hash, before, 0, self.records_size, size < 0)
+        table_add(&self.own, key.at, key.hash, before, 0, self.records_size, size < 0)
         self.records_size += end - start
         if before < 0 and self.map_.image.plan.columns:
             prefix_add(

@@ -60,6 +60,7 @@ from area cimport (
 )
 from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
+from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 from key_hash cimport hash_key
 from record_writer cimport write_put, write_size, write_tombstone
@@ -98,10 +99,11 @@ cdef struct Record:
 cdef struct Lookup:
     const uint8_t* key
     uint64_t hash
-    uint64_t own_slot       # the key's in the transaction's table, or where it belongs
-    uint64_t slot           # the next one to look at, of a table or of the image's index
+    uint64_t at             # the slot of a table: the key's, or where it belongs
+    uint64_t own_at         # the same of the transaction's own table
+    uint64_t slot           # the next one of the image's index to look at
     uint64_t left           # how many slots of the index have not been looked at
-    int64_t offset          # of the record in the image that may be it, -1 = none
+    int64_t offset          # of the record in the image, or number of the node in a table, that may be it; -1 = none
     const uint8_t* record   # the key's record; NULL: there is none
     const uint8_t* value
     int32_t size
