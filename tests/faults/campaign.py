@@ -10,6 +10,7 @@ import re
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults import writer
@@ -51,17 +52,17 @@ class Campaign:
     Args:
         server: imports tests.faults.writer.
         root: the folder; it is kept where something is found.
-        format_version: of the checkpoint.
+        formats: the checkpoint's format version; several: each writer takes one of them.
         seed: what all that is done follows from, but for the threads' timing.
     """
 
-    def __init__(self, server: Server, root: Path, format_version: int, seed: int) -> None:
+    def __init__(self, server: Server, root: Path, formats: Sequence[int], seed: int) -> None:
         self.figures = Figures()
         self._server = server
         self._root = root
-        self._format = format_version
+        self._formats = formats
         self._seed = seed
-        self._chosen = random.Random(f"{seed} {format_version}")
+        self._chosen = random.Random(f"{seed} {formats}")
         self.history = History(writer.RETAINED)
         self._runs = 0
 
@@ -100,10 +101,10 @@ class Campaign:
             self.figures.at_random += outcome.killed
 
     def _write(self, fault: Fault, interval: float = 0.0, kill_after: float | None = None) -> Outcome:
-        history = self.history
+        history, format_version = self.history, self._chosen.choice(self._formats)
         job = writer.Job(
             str(self._root),
-            self._format,
+            format_version,
             f"{self._seed} {self._runs}",
             (history.tip, history.state(history.tip)),
             None if history.before is None else (history.before, history.state(history.before)),
@@ -111,7 +112,7 @@ class Campaign:
             interval,
         )
         outcome = self._server.run(writer.write, job, fault=fault, kill_after=kill_after)
-        story = f"run {self._runs} of seed {self._seed}, format {self._format}, {fault}, killed at {outcome.what!r}"
+        story = f"run {self._runs} of seed {self._seed}, format {format_version}, {fault}, killed at {outcome.what!r}"
         self._runs += 1
         if outcome.error is not None or outcome.hung:
             raise Broken(f"the writer failed: {story}\n{outcome.error or 'it hung'}")
@@ -120,7 +121,7 @@ class Campaign:
         self.figures.commits += sum(1 for message in outcome.messages if isinstance(message, Done))
         # Every other time without the images that the writer has left.
         images = ("images", "images-of-the-checker")[self._runs % 2]
-        args = (str(self._root), self._format, history.expected(), images, story)
+        args = (str(self._root), format_version, history.expected(), images, story)
         checked = self._server.run(writer.check, *args, fault=Fault(str(self._root)))
         if checked.error is not None or checked.hung or checked.killed:
             raise Broken(f"the check failed: {story}\nimages in {images}\n{checked.error or 'it hung'}")

@@ -36,6 +36,12 @@ def digest(state: State) -> str:
     return hashed.hexdigest()
 
 
+class Named(NamedTuple):
+    """A writer says that it is about to open a version, which tells the store what may be forgotten."""
+
+    base: VersionId
+
+
 class Intent(NamedTuple):
     """A writer says that it is about to commit updates on top of a version."""
 
@@ -95,12 +101,14 @@ class History:
         """The content of a version that is retained."""
         return self._states[version_id]
 
-    def note(self, message: Intent | Done) -> None:
+    def note(self, message: Named | Intent | Done) -> None:
         """What a writer has reported."""
+        if isinstance(message, Named):
+            self._newest = max(self._newest, message.base[0])
+            return
         if isinstance(message, Intent):
             after, _ = updated(self._states[message.base], message.seed)
             self._possible.setdefault(message.base[0] + 1, set()).add(digest(after))
-            self._newest = max(self._newest, message.base[0])
             return
         after, _ = updated(self._states[message.intent.base], message.intent.seed)
         self._states[message.id], self._digests[message.id] = after, digest(after)

@@ -114,7 +114,7 @@ def test_two_processes_commit_one_version(server: Server, tmp_path: Path, format
 @formats
 def test_a_short_campaign(tmp_path: Path, format_version: int) -> None:
     with Server("tests.faults.writer") as server:
-        campaign = Campaign(server, tmp_path, format_version, seed=5)
+        campaign = Campaign(server, tmp_path, [format_version], seed=5)
         campaign.sweep(calls=12)
         campaign.at_random(kills=5)
         assert campaign.figures.kills.total() == 24
@@ -142,7 +142,7 @@ def test_a_campaign_finds_a_version_that_is_not_what_was_committed(
     tmp_path: Path, format_version: int, damage: Callable[[Path], None]
 ) -> None:
     with Server("tests.faults.writer") as server:
-        campaign = Campaign(server, tmp_path, format_version, seed=5)
+        campaign = Campaign(server, tmp_path, [format_version], seed=5)
         campaign.sweep(calls=12)
         version, unique_id = campaign.history.tip
         damage(files(str(tmp_path)) / (f"{version}.delta" if unique_id is None else f"{version}_{unique_id}.delta"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.state.provider import StateStore, StateStoreProvider
-from tests.faults.history import Done, Expected, Intent, State, VersionId, digest, updated
+from tests.faults.history import Done, Expected, Intent, Named, State, VersionId, digest, updated
 from tests.faults.server import Child
 
 RETAINED = 3
@@ -51,6 +51,7 @@ def conf(root: str, format_version: int, interval: float = 0.0, images: str = "i
         checkpoint_format_version=format_version,
         maintenance_interval=interval,
         local_dir=str(Path(root, images)),
+        local_dir_max_bytes=100_000,
         image_overlay_share=0.1,
     )
 
@@ -76,11 +77,12 @@ def write(child: Child, job: Job) -> None:
                 if not job.interval:
                     provider.do_maintenance()
                 continue
+            if kind == "back" and before is not None:
+                tip, state = before
+            child.report(Named(tip))
             if kind == "abort":
                 _update(provider, tip, state, f"{job.seed} {step} aborted", commit=False)
                 continue
-            if kind == "back" and before is not None:
-                tip, state = before
             # V1 has one name for all attempts of a version, so that a re-run has to write what the first run wrote.
             seeds = [f"{job.format_version} {tip[0]}"]
             if job.format_version == 2:
