@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,9 +38,9 @@ class OurStore:
         self._batches: list[tuple[pa.BinaryArray, pa.BinaryArray]] = []
         self._next_batch = 0
 
-    def prepare(self, num_keys: int, num_batches: int = store_data.NUM_BATCHES) -> None:
-        """Makes the batches that `batch` takes in turn."""
-        self._batches = [store_data.updates(num_keys, batch) for batch in range(num_batches)]
+    def prepare(self, batches: list[tuple[pa.BinaryArray, pa.BinaryArray]]) -> None:
+        """Gives the batches that `batch` takes in turn: keys and values."""
+        self._batches = batches
 
     def batch(self) -> list[int]:
         """One batch: get all its keys, put all its values, commit. Nanoseconds of opening, get, put and commit."""
@@ -78,14 +79,21 @@ class OurStore:
         """Removes the local images, so that load_cold has the store's own files alone to load from."""
         shutil.rmtree(str(self.conf.local_dir), ignore_errors=True)
 
-    def get_all(self, num_keys: int) -> None:
-        """Gets every key, and so touches every page of the records and of the index."""
-        keys_at_once = 50_000
+    def get_all(self, chunks: Iterable[pa.BinaryArray]) -> None:
+        """Gets all these keys: with every key of the store, every page of its records and of its index is touched."""
         with self.read() as store:
-            for start in range(0, num_keys, keys_at_once):
-                keys, _ = store_data.rows(pa.array(range(start, min(start + keys_at_once, num_keys)), pa.int64()))
-                if store.get_many(keys).null_count:
-                    raise RuntimeError(f"keys are missing behind number {start}")
+            for keys in chunks:
+                if absent := store.get_many(keys).null_count:
+                    raise RuntimeError(f"{absent} of {len(keys)} keys were not found")
+
+    def build_image(self, num_keys: int) -> None:
+        """Leaves a local image of the version that the store is at; for a store with min_deltas_for_snapshot=0."""
+        self.prepare(store_data.batches(num_keys, 2))
+        self.batch()  # writes a full snapshot where the files are of another checkpoint format
+        self.batch()
+        self.maintain()
+        if not self.provider.metrics["imagesBuilt"]:
+            raise RuntimeError("maintenance has built no image")
 
     def maintain(self) -> None:
         """What the maintenance thread does."""

@@ -87,6 +87,11 @@ def updates(num_keys: int, batch: int) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     return rows(pa.array(ids, pa.int64()), round_=VERSION + 1 + batch)
 
 
+def batches(num_keys: int, count: int = NUM_BATCHES) -> list[tuple[pa.BinaryArray, pa.BinaryArray]]:
+    """The first batches of updates."""
+    return [updates(num_keys, batch) for batch in range(count)]
+
+
 def rows(ids: pa.Array, round_: int = 0) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """The keys of these ids and the values that they have after so many updates."""
     # Multiplying modulo a prime spreads the keys and keeps them apart.
@@ -102,6 +107,13 @@ def rows(ids: pa.Array, round_: int = 0) -> tuple[pa.BinaryArray, pa.BinaryArray
         last,
     ]
     return _encode(_KEY, [pc.add(spread, 1000), hour]), _encode(_VALUE, values)
+
+
+def all_keys(num_keys: int) -> list[pa.BinaryArray]:
+    """Every key, in arrays of 50,000."""
+    at_once = 50_000
+    ids = (range(start, min(start + at_once, num_keys)) for start in range(0, num_keys, at_once))
+    return [rows(pa.array(chunk, pa.int64()))[0] for chunk in ids]
 
 
 def _encode(struct: t.StructType, columns: list[pa.Array]) -> pa.BinaryArray:

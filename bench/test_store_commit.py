@@ -38,7 +38,7 @@ def rocksdb(stack: ExitStack, spark: SparkSession, num_keys: int, settings: dict
 def ours(stack: ExitStack, num_keys: int, **settings: int) -> OurStore:
     """Our store on a copy of the files."""
     store = OurStore(stack.enter_context(store_data.copy_of(num_keys)), **settings)
-    store.prepare(num_keys)
+    store.prepare(store_data.batches(num_keys))
     return store
 
 

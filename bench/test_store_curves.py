@@ -28,7 +28,7 @@ def test_curves(report: Report, smoke: bool, num_keys: int) -> None:
         pytest.skip("small sizes do for a smoke run")
     with store_data.copy_of(num_keys) as folder:
         store = OurStore(folder, min_deltas_for_snapshot=OLD_VERSIONS)
-        store.prepare(num_keys)
+        store.prepare(store_data.batches(num_keys))
         load = timed(store.load_cold)
         store.batch()  # a full snapshot, as the files are of another checkpoint format
         commit = statistics.median(timed(store.batch) for _ in range(OLD_VERSIONS + 1))

@@ -85,9 +85,7 @@ def test_load_from_image(report: Report, smoke: bool, rounds: int, num_keys: int
         pytest.skip("small sizes do for a smoke run")
     with store_data.copy_of(num_keys) as folder:
         store = OurStore(folder, min_deltas_for_snapshot=0)
-        store.prepare(num_keys, num_batches=1)
-        store.batch()
-        store.maintain()
+        store.build_image(num_keys)
         store.close()
         arguments = [str(folder), str(store.version), str(store.checkpoint_unique_id), str(rounds)]
         done = subprocess.run(
