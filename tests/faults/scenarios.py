@@ -6,6 +6,8 @@ import errno
 import itertools
 import multiprocessing.connection
 import os
+import random
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -265,3 +267,66 @@ def _race(root: str, format_version: int, tip: VersionId, base: State, tag: str,
         except StateStoreError:
             return None
         return info.version, info.checkpoint_unique_id
+
+
+def damaged_images(child: Child, root: str, format_version: int) -> None:
+    """Bytes of images change on the disk; every version is read right all the same, and images are built anew."""
+    store = Store(root, format_version)
+    chosen = random.Random(format_version)
+    for step in range(12):
+        store.commit(f"{step}")
+        store.provider.do_maintenance()
+        images = list(Path(root, "images").glob("*/*.image"))
+        for path in images:
+            content = bytearray(path.read_bytes())
+            for _ in range(chosen.choice((1, 50))):
+                content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
+            other = path.with_suffix(".other")
+            other.write_bytes(content)
+            other.chmod(0o400)
+            other.rename(path)
+        for version_id in list(store.states)[-4:]:
+            with store.fresh() as fresh:
+                assert read(fresh, version_id) == store.states[version_id], version_id
+        child.report(len(images))
+
+
+def store_made_again(child: Child, root: str, format_version: int) -> None:
+    """The checkpoint is deleted and another query makes one under its path, while there are images of the first."""
+    for life in range(3):
+        store = Store(root, format_version)
+        for step in range(9):
+            store.commit(f"{life} {step}")
+            store.provider.do_maintenance()
+        store.provider.close()
+        for version_id in list(store.states)[-4:]:
+            with store.fresh() as fresh:
+                assert read(fresh, version_id) == store.states[version_id], (life, version_id)
+        child.report(len(list(Path(root, "images").glob("*/*.image"))))
+        shutil.rmtree(Path(root, "checkpoint"))
+
+
+def outrun_commits(child: Child, root: str, format_version: int) -> None:
+    """Another provider commits the version that this one has just committed: V1 has one file, V2 has both."""
+    store = Store(root, format_version)
+    store.commit("first")
+    with store.fresh() as other:
+        for number in range(6):
+            tip, base = store.tip, store.states[store.tip]
+            results = {}
+            for tag, provider in (("a", store.provider), ("b", other)):
+                writer = provider.get_store(*tip)
+                put(writer, updated(base, f"{number} {tag}")[1])
+                info = writer.commit()
+                results[info.version, info.checkpoint_unique_id] = updated(base, f"{number} {tag}")[0]
+            assert len(results) == (1 if format_version == 1 else 2)
+            for version_id, content in results.items():
+                for provider in (store.provider, other):
+                    assert read(provider, version_id) == content, (number, version_id)
+                    with provider.get_store(*version_id) as writer:
+                        assert dict(writer.iterator()) == content
+            store.states |= results
+            store.tip = list(results)[-1]
+            child.report(number)
+            store.provider.do_maintenance()
+            store.check()

@@ -112,6 +112,23 @@ def test_two_processes_commit_one_version(server: Server, tmp_path: Path, format
 
 
 @formats
+def test_a_version_that_another_process_commits_again(server: Server, tmp_path: Path, format_version: int) -> None:
+    ended_well(server.run(scenarios.outrun_commits, str(tmp_path), format_version, fault=Fault(str(tmp_path))))
+
+
+@formats
+def test_damaged_images_are_found_and_built_anew(server: Server, tmp_path: Path, format_version: int) -> None:
+    run = server.run(scenarios.damaged_images, str(tmp_path), format_version, fault=Fault(str(tmp_path)))
+    assert sum(ended_well(run).messages) >= 3
+
+
+@formats
+def test_images_of_a_store_that_was_deleted_and_made_again(server: Server, tmp_path: Path, format_version: int) -> None:
+    run = server.run(scenarios.store_made_again, str(tmp_path), format_version, fault=Fault(str(tmp_path)))
+    assert min(ended_well(run).messages) >= 1
+
+
+@formats
 def test_a_short_campaign(tmp_path: Path, format_version: int) -> None:
     with Server("tests.faults.writer") as server:
         campaign = Campaign(server, tmp_path, [format_version], seed=5)
