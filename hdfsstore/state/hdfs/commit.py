@@ -81,10 +81,10 @@ class Committer:
         if self._with_ids:
             pruned = self._pruned([LineageItem(v, unique_id) for v, unique_id in lineage if unique_id is not None])
             self._publish(version_id, "delta", [pa.py_buffer(encode_header(pruned)), updates.records])
-            return self._versions.append(base, updates, version_id, tuple(pruned), committed=True)
+            return self._versions.append(base, [(version_id, updates)], tuple(pruned), committed=True)
         self._remove_other(version_id, "snapshot")
         digest = self._publish(version_id, "delta", [updates.records])
-        return self._versions.append(base, updates, version_id, lineage, digest, committed=True)
+        return self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
 
     def _snapshot(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> HeldVersion:
         """Writes everything, so that no load mixes files of the two formats."""

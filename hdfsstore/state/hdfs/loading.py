@@ -78,13 +78,9 @@ class VersionLoader:
 
     def _loaded(self, version_id: VersionId) -> HeldVersion:
         if version_id == EMPTY:
-            return self._begin(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0))
+            return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
         self._counts["loadedMapCacheMissCount"] += 1
         return self._by_deltas(version_id) or self._from_files(version_id)
-
-    def _begin(self, held: HeldVersion) -> HeldVersion:
-        self._versions.add(held)
-        return held
 
     def _held(self, version_id: VersionId) -> HeldVersion | None:
         held = self._versions.find(version_id)
@@ -98,13 +94,19 @@ class VersionLoader:
 
     def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
         way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)
-        if way is None:
-            return None
-        held, deltas = way
-        for delta in deltas:
-            lineage = self._versions.lineage_after(held) if wanted[1] is None else delta.lineage
-            held = self._versions.append(held, delta.layer, delta.id, lineage, delta.digest)
-        return held
+        return None if way is None else self._built(*way)
+
+    def _built(self, begin: HeldVersion, deltas: Sequence[Delta]) -> HeldVersion:
+        """What the last of the deltas makes of a version that is at hand, held; those in between are not."""
+        if not deltas:
+            if self._versions.find(begin.id) is None:
+                self._versions.add(begin)
+            return begin
+        lineage = deltas[-1].lineage
+        if deltas[-1].id[1] is None:
+            lineage = (*self._versions.lineage_after(begin), *(delta.id for delta in deltas[:-1]))
+        layers = [(delta.id, delta.layer) for delta in deltas]
+        return self._versions.append(begin, layers, lineage, deltas[-1].digest)
 
     def _way_by_lineage(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
         """What the version can be built on, and the deltas after that, oldest first; None: nothing here helps."""
@@ -131,12 +133,15 @@ class VersionLoader:
 
     def _way_by_numbers(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
         """The same without ids. Never past a snapshot, which may be where another run's versions begin."""
+        exact = self._newest([wanted])
+        if exact is not None:
+            return exact, []
         try:
             chain = self._reader.chain(wanted[0])
         except StateStoreError:
             return None  # loading from the files says the same, after another look
         first = max(1, wanted[0] - len(chain.deltas))
-        begin = self._newest([(number, None) for number in range(wanted[0], first - 1, -1)])
+        begin = self._newest([(number, None) for number in range(wanted[0] - 1, first - 1, -1)])
         if begin is None:
             return None
         try:
@@ -150,10 +155,7 @@ class VersionLoader:
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id)
         tree = LayerTree(loaded.image, loaded.image_id)
-        held = self._begin(HeldVersion(loaded.image_id, tree, 0, (), loaded.digest))
-        for delta in loaded.deltas:
-            held = self._versions.append(held, delta.layer, delta.id, delta.lineage, delta.digest)
-        return held
+        return self._built(HeldVersion(loaded.image_id, tree, 0, (), loaded.digest), loaded.deltas)
 
     def _at_hand(self) -> list[VersionId]:
         return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()
@@ -163,4 +165,4 @@ class VersionLoader:
         held = next((found for found in map(self._held, candidates) if found is not None), None)
         newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
         imaged = self._images.newest(newer)
-        return held if imaged is None else self._begin(imaged)
+        return held if imaged is None else imaged

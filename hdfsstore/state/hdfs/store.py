@@ -137,20 +137,23 @@ class HdfsReadStateStore:
 
     def _recover(self, error: ImageDamagedError) -> None:
         """Goes on with the base version from the checkpoint's files. An operation that failed is done once more."""
-        log.warning("%s; version %d is loaded from the checkpoint's files", error, self.version)
         updates = self._transaction.seal()
-        try:
-            base = self._owner.reload(self._base)
-        except BaseException:
-            self._end("lost its image, and the checkpoint's files could not be read")
-            raise
         if updates.num_records:
             self._sealed.append(updates)
-        layer = base.layer
+        self._reload(error)
+        layer = self._base.layer
         for updates in self._sealed:
-            layer = base.tree.map.add(layer, updates)
-        self._base = base
-        self._transaction = base.tree.map.transaction(layer)
+            layer = self._base.tree.map.add(layer, updates)
+        self._transaction = self._base.tree.map.transaction(layer)
+
+    def _reload(self, error: ImageDamagedError) -> None:
+        log.warning("%s; version %d is loaded from the checkpoint's files", error, self.version)
+        metrics = self._metrics()
+        try:
+            self._base = self._owner.reload(self._base)
+        except BaseException:
+            self._end("lost its image, and the checkpoint's files could not be read", metrics)
+            raise
 
     def _metrics(self) -> dict[str, int | float]:
         transaction = self._transaction
@@ -212,8 +215,8 @@ class HdfsStateStore(HdfsReadStateStore):
                 try:
                     info = self._owner.write(self._base, updates)
                     break
-                except ImageDamagedError:  # a full snapshot reads the image
-                    self._base = self._owner.reload(self._base)
+                except ImageDamagedError as error:  # a full snapshot reads the image
+                    self._reload(error)
                 except BaseException:
                     self._end("could not be committed", metrics)
                     raise
@@ -235,8 +238,9 @@ class HdfsStateStore(HdfsReadStateStore):
             return last
         builder = LayerBuilder(row_checksums=self._owner.row_checksums)
         for layer in (*self._sealed, last):
-            keys, values, _ = decode_records(layer.records, row_checksums=self._owner.row_checksums)
-            builder.append(memoryview(layer.records), keys, values)
+            records = memoryview(layer.records).cast("B")
+            keys, values, _ = decode_records(records, row_checksums=self._owner.row_checksums)
+            builder.append(records, keys, values)
         return builder.finish()
 
 

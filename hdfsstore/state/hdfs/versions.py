@@ -7,7 +7,7 @@ committed more than once. A new image moves the versions that build on it to a m
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -137,23 +137,25 @@ class Versions:
     def append(
         self,
         base: HeldVersion,
-        layer: Layer,
-        version_id: VersionId,
+        deltas: Sequence[tuple[VersionId, Layer]],
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None = None,
         *,
         committed: bool = False,
     ) -> HeldVersion:
-        """Holds a version that is `layer` on top of `base`, wherever that has moved to. Costs the layer's records.
+        """Holds a version on top of `base`, wherever that has moved to. Costs the records in between.
 
         Args:
+            deltas: what leads to it, oldest first; the last is the version's own.
             lineage: that of the version, as HeldVersion has it.
         """
         while True:
             with self._lock:
                 on = self._current(base)
-            number = on.tree.add(on.layer, layer, version_id)
-            version = HeldVersion(version_id, on.tree, number, lineage, digest, committed)
+            number = on.layer
+            for version_id, layer in deltas:
+                number = on.tree.add(number, layer, version_id)
+            version = HeldVersion(deltas[-1][0], on.tree, number, lineage, digest, committed)
             with self._lock:
                 if self._current(base) is not on:
                     continue  # it moved meanwhile

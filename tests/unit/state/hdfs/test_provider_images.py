@@ -1,0 +1,261 @@
+"""Local images: when a version is loaded from one, when it is not trusted, and when it turns out to be damaged."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
+from hdfsstore.state.hdfs.store import HdfsStateStore
+from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
+
+KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+VALUE = pa.schema([("v", pa.string())])
+
+
+def with_image(executors: Executors, count: int) -> list[VersionId]:
+    """So many versions, the last of which has a local image."""
+    with executors.open(min_deltas_for_snapshot=count - 1) as provider:
+        versions = chain(provider, count)
+        provider.do_maintenance()
+    assert [path.name.split("_")[0].split(".")[0] for path in executors.images()] == [str(count)]
+    return versions
+
+
+def test_a_version_is_loaded_from_its_image(any_executors: Executors) -> None:
+    versions = with_image(any_executors, 3)
+    for version in versions[1:3]:
+        any_executors.path(version).unlink()
+    any_executors.path(versions[3], "snapshot").unlink()
+    provider = any_executors.open()
+    if versions[3][1] is not None:
+        any_executors.path(versions[3]).unlink()
+    assert read(provider, versions[3]) == rows_at(3)
+    assert provider.metrics["localImageHitCount"] == 1
+
+
+def test_and_those_after_it_from_the_image_and_their_deltas(any_executors: Executors) -> None:
+    versions = with_image(any_executors, 3)
+    versions += chain(any_executors.open("elsewhere"), 3, versions[3])[1:]
+    spoil(any_executors.path(versions[3], "snapshot"))
+    spoil(any_executors.path(versions[2]))
+    provider = any_executors.open()
+    assert read(provider, versions[6]) == rows_at(6)
+    assert provider.metrics["localImageHitCount"] == 1
+    assert read(provider, commit(provider, versions[6])) == rows_at(7)
+
+
+def test_a_held_version_that_is_newer_is_preferred(executors: Executors) -> None:
+    versions = with_image(executors, 3)
+    provider = executors.open()
+    versions += chain(provider, 2, versions[3])[1:]
+    versions += chain(executors.open("elsewhere"), 1, versions[5])[1:]
+    for path in executors.images():
+        path.unlink()
+    spoil(executors.path(versions[4]))
+    assert read(provider, versions[6]) == rows_at(6)
+
+
+def test_the_lineage_goes_on_from_the_image(executors: Executors) -> None:
+    versions = with_image(executors, 3)
+    after = commit(executors.open(), versions[3])
+    # The snapshot was uploaded by a process that is gone: what this one knows is the image's own lineage.
+    assert executors.lineage(after) == versions[1:4]
+    assert read(executors.open("elsewhere"), after) == rows_at(4)
+
+
+def test_without_ids_an_image_of_another_run_is_not_used(executors_v1: Executors) -> None:
+    versions = with_image(executors_v1, 3)
+    commit(executors_v1.open("elsewhere"), versions[2], {b"other": b"3"})
+    provider = executors_v1.open()
+    assert read(provider, versions[3]) == {**rows_at(2), b"other": b"3"}
+    assert provider.metrics["localImageHitCount"] == 0
+    assert executors_v1.images() == []
+
+
+def test_without_ids_an_image_whose_file_is_gone_is_not_used(executors_v1: Executors) -> None:
+    versions = with_image(executors_v1, 3)
+    executors_v1.path(versions[3]).unlink()
+    provider = executors_v1.open()
+    assert read(provider, versions[3]) == rows_at(3)  # of the snapshot
+    assert provider.metrics["localImageHitCount"] == 0
+
+
+def test_an_image_of_another_query_is_not_used(any_executors: Executors) -> None:
+    metadata = any_executors.root / "metadata"
+    metadata.write_text(json.dumps({"id": "one"}))
+    versions = with_image(any_executors, 3)
+    metadata.write_text(json.dumps({"id": "another"}))
+    provider = any_executors.open()
+    assert read(provider, versions[3]) == rows_at(3)
+    assert provider.metrics["localImageHitCount"] == 0
+    metadata.write_text(json.dumps({"id": "one"}))
+    assert any_executors.images() == []
+
+
+def test_without_a_place_for_images_the_store_works(any_executors: Executors) -> None:
+    (any_executors.root / "host").write_bytes(b"no folder")
+    provider = any_executors.open(min_deltas_for_snapshot=0)
+    versions = chain(provider, 3)
+    provider.do_maintenance()
+    assert read(any_executors.open(), commit(provider, versions[3])) == rows_at(4)
+
+
+def damage(image: Path, begin: float = 0) -> None:
+    """Changes bytes of each block behind the header, or behind a share of the file, under whoever has it mapped."""
+    image.chmod(0o600)
+    with image.open("r+b") as file:
+        size = image.stat().st_size
+        for position in range(max(4096, int(begin * size)) + 10, size, 256):
+            file.seek(position)
+            byte = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte[0] ^ 0xFF]))
+    image.chmod(0o400)
+
+
+def prefix_of(provider: HdfsStateStoreProvider, a: int) -> bytes:
+    """The row of the key's first column."""
+    row = provider.keys.encode(pa.RecordBatch.from_pydict({"a": [a], "b": [0]}, schema=KEY))[0].as_py()
+    return bytes(row[:8] + row[8:16])
+
+
+def keys(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"a": [i % 10 for i in range(count)], "b": list(range(count))}, schema=KEY)
+
+
+def values(count: int, tag: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"v": [f"{tag} {i}" for i in range(count)]}, schema=VALUE)
+
+
+def row(provider: HdfsStateStoreProvider, b: int) -> bytes:
+    return bytes(provider.keys.encode(pa.RecordBatch.from_pydict({"a": [3], "b": [b]}, schema=KEY))[0].as_py())
+
+
+Call = Callable[[HdfsStateStoreProvider, HdfsStateStore], object]
+CALLS: dict[str, Call] = {
+    "get": lambda provider, store: store.get(row(provider, 713)),
+    "get_many": lambda provider, store: store.get_many(provider.keys.encode(keys(900))).to_pylist(),
+    "get_batch": lambda _, store: store.get_batch(keys(900)).to_pylist(),
+    "put": lambda provider, store: store.put(row(provider, 713), b"put"),
+    "put_many": lambda provider, store: store.put_many(
+        provider.keys.encode(keys(900)), provider.values.encode(values(900, "many"))
+    ),
+    "put_batch": lambda _, store: store.put_batch(keys(900), values(900, "batch")),
+    "remove": lambda provider, store: store.remove(row(provider, 713)),
+    "remove_many": lambda provider, store: store.remove_many(provider.keys.encode(keys(900))),
+    "remove_batch": lambda _, store: store.remove_batch(keys(900)),
+    "iterator": lambda _, store: sorted(store.iterator()),
+    "scan": lambda _, store: sorted(str(row) for batch in store.scan() for row in batch.to_pylist()),
+    "prefix_scan": lambda provider, store: sorted(store.prefix_scan(prefix_of(provider, 3))),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What a call returns, what was updated before it, and what is committed are those of a store without damage."""
+
+    def history(host: str, spoiled: bool) -> tuple[object, dict[bytes, bytes], dict[bytes, bytes], dict[str, float]]:
+        provider = any_executors.open(host, KEY, VALUE, prefix=1)
+        store = provider.get_store(*base)
+        store.put_batch(keys(3), values(3, "before"))
+        store.remove_batch(keys(20).slice(15))
+        store.put(row(provider, 5000), provider.values.encode(values(1, "new"))[0].as_py())
+        if spoiled:
+            (image,) = any_executors.images(host)
+            damage(image, 0.5)  # what was touched before has been verified, and is elsewhere
+        result = CALLS[call](provider, store)
+        store.put(row(provider, 5001), b"2")
+        rows = contents(store)
+        version = id_of(store.commit())
+        counted = {name: store.metrics[name] for name in ("numTotalStateRows",)}
+        assert provider.metrics["localImagesDamaged"] == spoiled
+        assert read(provider, version) == rows
+        return result, rows, read(any_executors.open("third", KEY, VALUE, prefix=1), version), counted
+
+    def hundreds(host: str) -> VersionId:
+        with any_executors.open(host, KEY, VALUE, prefix=1, min_deltas_for_snapshot=0) as provider:
+            store = provider.get_store(0)
+            store.put_batch(keys(1000), values(1000, "base"))
+            version = id_of(store.commit())
+            provider.do_maintenance()
+        return version
+
+    base = hundreds("one")
+    damaged = history("one", spoiled=True)
+    assert "does not match its checksum" in caplog.text
+    assert any_executors.images("one") == []
+    assert damaged == history("another", spoiled=False)
+
+
+@pytest.mark.parametrize("formats", [(1, 2), (2, 1)])
+def test_so_does_damage_that_a_full_snapshot_meets(
+    tmp_path: Path, formats: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    executors = Executors(tmp_path, checkpoint_format_version=formats[0])
+    versions = with_image(executors, 3)
+    provider = executors.open(checkpoint_format_version=formats[1])
+    store = provider.get_store(*versions[3])
+    store.put(b"k", b"v")
+    (image,) = executors.images()
+    damage(image)
+    written = id_of(store.commit())
+    assert "does not match its checksum" in caplog.text
+    elsewhere = executors.open("elsewhere", checkpoint_format_version=formats[1])
+    assert read(elsewhere, written) == read(provider, written) == {**rows_at(3), b"k": b"v"}
+    executors.close()
+
+
+def test_damage_that_maintenance_meets(any_executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+    versions = with_image(any_executors, 3)
+    provider = any_executors.open(min_deltas_for_snapshot=0)
+    versions.append(commit(provider, versions[3]))
+    (image,) = any_executors.images()
+    damage(image)
+    provider.do_maintenance()
+    assert "does not match its checksum" in caplog.text
+    assert any_executors.path(versions[4], "snapshot").exists()
+    assert read(provider, versions[4]) == read(any_executors.open("elsewhere"), versions[4]) == rows_at(4)
+
+
+def test_damage_where_the_files_are_gone_is_an_error(executors: Executors) -> None:
+    versions = with_image(executors, 3)
+    provider = executors.open()
+    store = provider.get_store(*versions[3])
+    (image,) = executors.images()
+    damage(image)
+    for path in executors.folder.iterdir():
+        path.unlink()
+    with pytest.raises(StateStoreError, match=str(executors.folder)):
+        store.get(b"key 1")
+    with pytest.raises(StateStoreError, match="lost its image"):
+        store.get(b"key 1")
+    assert read(provider, EMPTY) == {}
+
+
+def test_damage_of_a_run_that_was_replaced_is_an_error(executors_v1: Executors) -> None:
+    """The base that the updates were made for is nowhere any more."""
+    versions = with_image(executors_v1, 3)
+    store = executors_v1.open().get_store(*versions[3])
+    commit(executors_v1.open("elsewhere"), versions[2], {b"other": b"3"})
+    (image,) = executors_v1.images()
+    damage(image)
+    with pytest.raises(StateStoreError, match="written anew"):
+        store.get(b"key 1")
+
+
+def test_a_read_store_recovers_too(executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+    versions = with_image(executors, 3)
+    provider = executors.open()
+    store = provider.get_read_store(*versions[3])
+    damage(*executors.images())
+    with caplog.at_level(logging.WARNING):
+        assert contents(store) == rows_at(3)
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
