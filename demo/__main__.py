@@ -1,4 +1,7 @@
-"""`python -m demo`: a real Spark runs a streaming query, hdfsstore opens its checkpoint, and the rows are compared."""
+"""`python -m demo`: a real Spark runs a streaming query, hdfsstore opens its checkpoint, and the rows are compared.
+
+Then hdfsstore writes into the checkpoint, and Spark goes on from that.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from rich.console import Console
 
 from demo import compare, spark
 from demo.events import Traffic, write_clicks
+from demo.forget import forget_user
 from demo.terminal import Teller
 from hdfsstore import Checkpoint
 
@@ -44,6 +48,7 @@ def main() -> int:
         _run_query(tell, session)
         _open_checkpoint(tell)
         equal = _compare_rows(tell, session)
+        equal = _forget(tell, session) and equal
         with tell.step("And the time? The last batch's state, read into Arrow by both in this run:"):
             tell.console.print(compare.time_table(session, CHECKPOINT, spark_start))
     finally:
@@ -54,13 +59,17 @@ def main() -> int:
 
 def _run_query(tell: Teller, session: SparkSession) -> None:
     with tell.step("A streaming query keeps running totals: of each user the clicks, the seconds, the longest look."):
-        query = spark.start_query(spark.totals_by_user(session, FOLDER / "clicks"), CHECKPOINT)
-        for progress in spark.batches_of(query):
-            state = progress.stateOperators[0]
-            tell.say(
-                f"batch {progress.batchId}: {progress.numInputRows:,} clicks, {state.numRowsTotal:6,} users in the "
-                f"state, {progress.batchDuration / 1000:.1f} s"
-            )
+        _run_batches(tell, session)
+
+
+def _run_batches(tell: Teller, session: SparkSession) -> None:
+    query = spark.start_query(spark.totals_by_user(session, FOLDER / "clicks"), CHECKPOINT)
+    for progress in spark.batches_of(query):
+        state = progress.stateOperators[0]
+        tell.say(
+            f"batch {progress.batchId}: {progress.numInputRows:,} clicks, {state.numRowsTotal:6,} users in the "
+            f"state, {progress.batchDuration / 1000:.1f} s"
+        )
 
 
 def _open_checkpoint(tell: Teller) -> None:
@@ -101,6 +110,26 @@ def _compare_rows(tell: Teller, session: SparkSession) -> bool:
         if equal:
             tell.say(f"{rows:,} rows after {len(checkpoint.batches)} batches, all equal to Spark's")
     return equal
+
+
+def _forget(tell: Teller, session: SparkSession) -> bool:
+    user = _busiest_user()
+    with tell.step(f"User {user} wants to be forgotten: hdfsstore writes the state's next version, Spark reads it."):
+        before = len(Checkpoint(CHECKPOINT).read_state())
+        batch_id = forget_user(CHECKPOINT, user, FOLDER / "images")
+        tell.command("diff", str(CHECKPOINT), "--from", str(batch_id - 1), "--to", str(batch_id))
+        sparks = spark.read_state(session, CHECKPOINT)
+        difference = compare.rows_differ(Checkpoint(CHECKPOINT).read_state(), sparks)
+        if difference is not None or len(sparks) != before - 1:
+            tell.say(f"batch {batch_id} DIFFERS: {difference or f'{len(sparks):,} rows, {before - 1:,} expected'}")
+            return False
+        tell.say(f"Spark reads {len(sparks):,} rows, one less than before, and would go on from them")
+    with tell.step("Two more files of clicks: Spark's query starts again, on top of what hdfsstore wrote."):
+        write_clicks(FOLDER / "clicks", Traffic(files=2, first=Traffic().files, visits=5_000, seed=43))
+        _run_batches(tell, session)
+        difference = compare.rows_differ(Checkpoint(CHECKPOINT).read_state(), spark.read_state(session, CHECKPOINT))
+        tell.say(difference or "and its state is again the same for both")
+    return difference is None
 
 
 if __name__ == "__main__":

@@ -32,9 +32,13 @@ SPARK_SCHEMA = "user long, page string, referrer string, seconds long, event_tim
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much is clicked: `files` files, each of `minutes` minutes, with `visits` visits by some of `users` users."""
+    """How much is clicked: `files` files, each of `minutes` minutes, with `visits` visits by some of `users` users.
+
+    `first` is the number of the first file: the day begins with file 0.
+    """
 
     files: int = 6
+    first: int = 0
     minutes: int = 20
     visits: int = 15_000
     users: int = 200_000
@@ -49,7 +53,7 @@ def write_clicks(folder: Path, traffic: Traffic) -> int:
     weights = list(itertools.accumulate(1 / (rank + 200) for rank in range(traffic.users)))
     clicks = 0
     late: list[tuple[object, ...]] = []
-    for file in range(traffic.files):
+    for file in range(traffic.first, traffic.first + traffic.files):
         begin = START + timedelta(minutes=traffic.minutes * file)
         rows: list[tuple[object, ...]] = late
         late = []
