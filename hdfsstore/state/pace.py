@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 
-# A window of background work waits at most so long (seconds) for the foreground, so that it ends some day.
-PATIENCE = 0.05
+# Background work waits for the foreground so many times as long as it has used a core since it waited last: beside
+# calls that follow each other without a pause it takes three times as long as alone, and ends.
+_PATIENCE = 2.0
 _NICE = 10
 
 
@@ -65,23 +66,21 @@ class Pace:
     Args:
         stopped: tells whether the work is to end.
         yields_to: the calls that go first.
-        patience: seconds that one window waits at most.
     """
 
-    def __init__(
-        self, stopped: Callable[[], bool], yields_to: Foreground = foreground, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, stopped: Callable[[], bool], yields_to: Foreground = foreground) -> None:
         self._stopped = stopped
         self._foreground = yields_to
-        self._patience = patience
+        self._worked = time.thread_time()
         self.seconds_waited = 0.0
 
     def __call__(self) -> None:
         """Raises Stopped where the work is to end."""
         if self._foreground.busy:
             begun = time.monotonic()
-            self._foreground.wait_until_idle(self._patience)
+            self._foreground.wait_until_idle(_PATIENCE * (time.thread_time() - self._worked))
             self.seconds_waited += time.monotonic() - begun
+        self._worked = time.thread_time()
         if self._stopped():
             raise Stopped
 

@@ -6,6 +6,7 @@ committed more than once. A new image moves the versions that build on it to a m
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ EMPTY: VersionId = (0, None)
 
 # A version that is committed again and again (a loop of actions in foreachBatch) keeps so many attempts in memory.
 MAX_ATTEMPTS = 8
+# A new image follows the commits on its own at first. Where they come faster than it gets on, they go over to it.
+_TURNS = 3
 
 
 class FileDigest(NamedTuple):
@@ -112,6 +115,7 @@ class Versions:
         self._recent: list[int] = []  # version numbers, the one used last at the end
         self._snapshots: frozenset[VersionId] = frozenset()
         self._attempts: frozenset[VersionId] = frozenset()
+        self._move: _Move | None = None
         self._lock = threading.Lock()
 
     def held(self) -> list[HeldVersion]:
@@ -151,11 +155,13 @@ class Versions:
         """
         while True:
             with self._lock:
-                on = self._current(base)
-            number = on.layer
+                on, move = self._current(base), self._move
+            tree, number = on.tree, on.layer
+            if move is not None and (placed := move.place(on)) is not None:
+                tree, number = move.tree, placed
             for version_id, layer in deltas:
-                number = on.tree.add(number, layer, version_id)
-            version = HeldVersion(deltas[-1][0], on.tree, number, lineage, digest, committed)
+                number = tree.add(number, layer, version_id)
+            version = HeldVersion(deltas[-1][0], tree, number, lineage, digest, committed)
             with self._lock:
                 if self._current(base) is not on:
                     continue  # it moved meanwhile
@@ -229,22 +235,28 @@ class Versions:
         Returns:
             Whether a held version moved.
         """
-        tree = LayerTree(image, image_id)
-        moved: dict[tuple[LayerTree, int], int] = {}
-        while True:
-            versions = self.held()
-            for version in versions:
-                _move(version, top, tree, moved)
-            with self._lock:
-                if any(held not in versions for held in self._held.values()):
-                    continue  # committed, loaded or moved meanwhile
-                found = False
-                for version in versions:
-                    number = moved.get((version.tree, version.layer))
-                    if number is not None and self._held.get(version.id) is version:
-                        self._held[version.id] = replace(version, tree=tree, layer=number)
-                        found = True
-                return found
+        move = _Move(LayerTree(image, image_id), top)
+        elsewhere: set[object] = set()
+        found = False
+        try:
+            for turn in itertools.count():
+                left = [v for v in self.held() if v.tree is not move.tree and v.run not in elsewhere]
+                if not left:
+                    return found
+                if turn == _TURNS:
+                    self._move = move
+                for version in left:
+                    number = move.place(version)
+                    if number is None:
+                        elsewhere.add(version.run)
+                        continue
+                    with self._lock:
+                        if self._held.get(version.id) is version:
+                            self._held[version.id] = replace(version, tree=move.tree, layer=number)
+                            found = True
+        finally:
+            self._move = None
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -255,6 +267,7 @@ class Versions:
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold the lock."""
         self._lock = threading.Lock()
+        self._move = None
 
     def _current(self, base: HeldVersion) -> HeldVersion:
         held = self._held.get(base.id)
@@ -284,19 +297,28 @@ class Versions:
         self._recent = [number for number in self._recent if number in left]
 
 
-def _move(version: HeldVersion, top: Layer | Image, tree: LayerTree, moved: dict[tuple[LayerTree, int], int]) -> None:
-    """Adds to `tree` what leads from `top` to the version, as far as that is not there; `moved` tells where it went."""
-    old = version.tree
-    at = 0 if old.image is top else None
-    if at is not None:
-        moved[old, 0] = 0
-    for number, version_id, layer in old.path(version.layer):
-        if layer is top:
-            at = moved[old, number] = 0
-        elif at is not None:
-            if (old, number) not in moved:
-                moved[old, number] = tree.add(at, layer, version_id)
-            at = moved[old, number]
+class _Move:
+    """What leads from one tree to another. Two threads that place the same version both do it, which does no harm."""
+
+    def __init__(self, tree: LayerTree, top: Layer | Image) -> None:
+        self.tree = tree
+        self._top = top
+        self._moved: dict[tuple[LayerTree, int], int] = {}
+
+    def place(self, version: HeldVersion) -> int | None:
+        """Adds to the tree what leads from `top` to the version, where it is missing. Returns its layer there.
+
+        None: the version is not built on `top`.
+        """
+        old, moved = version.tree, self._moved
+        at = 0 if old.image is self._top else None
+        for number, version_id, layer in old.path(version.layer):
+            if layer is self._top:
+                at = 0
+            elif at is not None:
+                known = moved.get((old, number))
+                at = moved[old, number] = self.tree.add(at, layer, version_id) if known is None else known
+        return at
 
 
 def _with(noted: frozenset[VersionId], version_id: VersionId) -> frozenset[VersionId]:

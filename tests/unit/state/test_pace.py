@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -11,35 +12,39 @@ LONG = 60.0
 
 
 def test_idle_work_goes_on_at_once():
-    pace = Pace(lambda: False, Foreground(), patience=LONG)
+    pace = Pace(lambda: False, Foreground())
     pace()
     assert pace.seconds_waited == 0
 
 
 def test_work_waits_until_the_last_call_has_ended():
     foreground = Foreground()
-    pace = Pace(lambda: False, foreground, patience=LONG)
-    passed = threading.Event()
     with foreground:
         with foreground:
-            worker = threading.Thread(target=lambda: (pace(), passed.set()))
-            worker.start()
-            assert not passed.wait(0.02)
+            assert not foreground.wait_until_idle(0)
         assert foreground.busy
-        assert not passed.wait(0.02)
-    assert passed.wait(LONG)
-    worker.join(LONG)
-    assert not foreground.busy
-    assert pace.seconds_waited > 0
+        assert not foreground.wait_until_idle(0)
+        waiting = threading.Thread(target=lambda: foreground.wait_until_idle(LONG))
+        waiting.start()
+    waiting.join(LONG)
+    assert not waiting.is_alive()
+    assert foreground.wait_until_idle(0)
 
 
-def test_work_makes_progress_beside_calls_that_never_end():
+def test_work_gives_way_to_a_call_and_goes_on_beside_one_that_never_ends():
+    """It waits in proportion to what it has done: 20 ms of work are worth 40 ms of waiting."""
     foreground = Foreground()
-    pace = Pace(lambda: False, foreground, patience=0.001)
+    pace = Pace(lambda: False, foreground)
     with foreground:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+        pace()
+        waited = pace.seconds_waited
         for _ in range(5):
             pace()
-    assert pace.seconds_waited >= 0.005
+    assert waited >= 0.02
+    assert pace.seconds_waited >= waited
 
 
 def test_work_stops_when_told():
