@@ -84,6 +84,8 @@ class Committer:
             return self._versions.append(base, [(version_id, updates)], tuple(pruned), committed=True)
         self._remove_other(version_id, "snapshot")
         digest = self._publish(version_id, "delta", [updates.records])
+        # Once more: a snapshot of the earlier run may have been on its way (Snapshots looks for this delta after it).
+        self._remove_other(version_id, "snapshot")
         return self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
 
     def _snapshot(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> HeldVersion:

@@ -95,7 +95,16 @@ class HdfsStateStoreProvider:
         self._upkeep = Upkeep(
             self.versions,
             Snapshots(
-                fs, folder, file_format, prefix, conf, self.versions, self.images, self._loader.reload, self._done
+                fs,
+                folder,
+                file_format,
+                prefix,
+                conf,
+                self.versions,
+                self.images,
+                self._loader.reload,
+                reader.is_unchanged,
+                self._done,
             ),
             Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
             self._cache.clean,

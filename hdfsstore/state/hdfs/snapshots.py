@@ -27,7 +27,7 @@ from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
-from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, Versions
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class Snapshots:
 
     Args:
         reload: the same version from the checkpoint's files, as its image is damaged.
+        is_unchanged: whether the file of a version is still the one of that digest.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Snapshots:
         versions: Versions,
         images: HeldImages,
         reload: Callable[[HeldVersion], HeldVersion],
+        is_unchanged: Callable[[VersionId, FileDigest | None], bool],
         metrics: MaintenanceMetrics,
     ) -> None:
         self._fs = fs
@@ -66,6 +68,7 @@ class Snapshots:
         self._versions = versions
         self._images = images
         self._reload = reload
+        self._is_unchanged = is_unchanged
         self._metrics = metrics
         self._unclear: tuple[int, float] | None = None  # a version with several attempts, and since when
 
@@ -165,7 +168,9 @@ class Snapshots:
                 yield piece
 
         publish(self._fs, path, pieces(), overwrite=True, unique_name=version.id[1] is not None)
-        if version.id[1] is None and self._was_written_anew(version):
+        # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
+        # looks for its delta now: whichever comes second finds the other.
+        if not self._is_unchanged(version.id, version.digest):
             remove(self._fs, [path])
             raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
         self._versions.note_snapshot(version.id)
@@ -175,10 +180,6 @@ class Snapshots:
         self._metrics.snapshot_seconds += seconds
         self._metrics.last_snapshot = max(self._metrics.last_snapshot, version.id[0])
         log.info("%s: %d bytes after %.3f s", path, size, seconds)
-
-    def _was_written_anew(self, version: HeldVersion) -> bool:
-        """Whether the version's files are those of another run by now, which only happens without ids."""
-        return any(held.id == version.id and held.run is not version.run for held in self._versions.held())
 
 
 def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:

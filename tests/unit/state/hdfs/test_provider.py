@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from hdfsstore.errors import (
     StateStoreClosedError,
     StateStoreError,
 )
+from hdfsstore.publish import publish
 from hdfsstore.state.hdfs.files import VersionId
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
@@ -172,6 +174,31 @@ def test_a_snapshot_of_the_run_before_is_not_left_beside_a_delta(executors_v1: E
     commit(provider, versions[2], {b"again": b"3"})
     assert executors_v1.names("*.snapshot") == []
     assert read(executors_v1.open("elsewhere"), versions[3]) == {**rows_at(2), b"again": b"3"}
+
+
+@pytest.mark.parametrize("first", ["snapshots", "commit"])
+@pytest.mark.parametrize("host", ["host", "elsewhere"])
+def test_nor_is_one_that_was_on_its_way(
+    executors_v1: Executors, monkeypatch: pytest.MonkeyPatch, first: str, host: str
+) -> None:
+    """While one file is about to be published, the other one is."""
+    one = executors_v1.open(min_deltas_for_snapshot=0)
+    versions = chain(one, 3)
+    two = one if host == "host" else executors_v1.open(host)
+    store = two.get_store(*versions[2])
+    store.put(b"again", b"3")
+    write = {"snapshots": one.do_maintenance, "commit": store.commit}
+    second = write.pop("commit" if first == "snapshots" else "snapshots")
+
+    def publish_second_before(*args: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        second()
+        publish(*args, **options)
+
+    monkeypatch.setattr(f"hdfsstore.state.hdfs.{first}.publish", publish_second_before)
+    write[first]()
+    assert executors_v1.names("*.snapshot") == []
+    assert read(executors_v1.open("third"), versions[3]) == {**rows_at(2), b"again": b"3"}
 
 
 def test_a_checkpoint_that_was_made_anew_is_not_taken_for_the_one_before(any_executors: Executors) -> None:
