@@ -58,6 +58,15 @@ def test_examples_run(code: str) -> None:
         assert names[name].num_rows > 0
 
 
+def test_the_examples_of_the_store_run_in_their_order(tmp_path: Path) -> None:
+    text = (ROOT / "docs/store.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    for code in (code for kind, code in FENCED.findall(text) if kind == "python"):
+        exec(code.replace("file:///data/cp", tmp_path.as_uri()), names)
+    written = sorted(path.name.split("_")[0] for path in (tmp_path / "state/0/0").iterdir())
+    assert written == ["1", "2", "3", "3"]
+
+
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 7
 
