@@ -22,6 +22,8 @@ STEPS = 8
 # After each sweep over the calls of a run so many kills at random times, with maintenance in the background.
 _AT_RANDOM = 40
 _LONGEST = 0.08
+_LONG = 5.0
+_CALLS = 100
 _INTERVAL = 0.002
 _WITHOUT_END = 100_000
 _KINDS = re.compile(r"\.(delta|snapshot|image)\b|\b(in-use|cleaning|json)\b")
@@ -93,11 +95,15 @@ class Campaign:
                 self.figures.kills[kind(outcome.what)] += 1
 
     def at_random(self, kills: int, until: float = math.inf) -> None:
-        """Runs with maintenance in the background, each killed after a time."""
+        """Runs with maintenance in the background, each killed after a time or at a call."""
         for _ in range(kills):
             if time.monotonic() >= until:
                 return
-            outcome = self._write(Fault(str(self._root)), _INTERVAL, self._chosen.uniform(0, _LONGEST))
+            fault, seconds = Fault(str(self._root)), self._chosen.uniform(0, _LONGEST)
+            if self._chosen.random() < 0.5:  # at a call after all, be it one of the background's
+                action = self._chosen.choice((Action.KILL_BEFORE, Action.KILL_HALF_WAY))
+                fault, seconds = Fault(str(self._root), action, self._chosen.randrange(1, _CALLS)), _LONG
+            outcome = self._write(fault, _INTERVAL, seconds)
             self.figures.at_random += outcome.killed
 
     def _write(self, fault: Fault, interval: float = 0.0, kill_after: float | None = None) -> Outcome:
