@@ -13,12 +13,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from hdfsstore.checkpoint.parallel import run_all, stream_all
 from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
 from hdfsstore.state.hdfs.load import PartitionLoader
+from hdfsstore.state.parallel import run_all, stream_all
 
 Convert = Callable[[Window], pa.RecordBatch]
 

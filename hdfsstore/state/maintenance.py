@@ -1,7 +1,7 @@
 """The background work of all providers of a process, of any backend, in one daemon thread.
 
 Spark's MaintenanceTask (StateStore.scala) has a pool; here the work runs without the interpreter lock in short windows,
-and one thread keeps it from taking more than one core.
+and one thread, which a second one helps while a snapshot is written, keeps it from taking all cores.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
@@ -28,6 +29,7 @@ from hdfsstore.state.hdfs.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
 from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, Versions
+from hdfsstore.state.parallel import stream_all
 
 log = logging.getLogger(__name__)
 
@@ -161,13 +163,15 @@ class Snapshots:
         path = StateFiles.path_of(self._folder, version.id, "snapshot")
         size = 0
 
-        def pieces() -> Iterator[bytes]:
+        def counted(pieces: Iterator[bytes]) -> Iterator[bytes]:
             nonlocal size
-            for piece in compressed(self._format.compression_codec, records):
+            for piece in pieces:
                 size += len(piece)
                 yield piece
 
-        publish(self._fs, path, pieces(), overwrite=True, unique_name=version.id[1] is not None)
+        # A thread compresses ahead: writing into fresh pages of the system's cache takes half as long as compressing.
+        with closing(stream_all([lambda: compressed(self._format.compression_codec, records)], threads=1)) as pieces:
+            publish(self._fs, path, counted(pieces), overwrite=True, unique_name=version.id[1] is not None)
         # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
         # looks for its delta now: whichever comes second finds the other.
         if not self._is_unchanged(version.id, version.digest):

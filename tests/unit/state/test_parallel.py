@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hdfsstore.checkpoint.parallel import run_all, stream_all
+from hdfsstore.state.parallel import run_all, stream_all
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

@@ -1,11 +1,11 @@
-"""Runs the partitions of a store side by side, in threads: decompressing and decoding hold no interpreter lock."""
+"""Runs pieces of work side by side, in threads: compressing, decompressing and decoding hold no interpreter lock."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ def run_all(tasks: Sequence[Callable[[], T]], threads: int) -> list[T]:
         return list(pool.map(lambda task: task(), tasks))
 
 
-def stream_all(tasks: Sequence[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
+def stream_all(tasks: Sequence[Callable[[], Iterator[T]]], threads: int) -> Generator[T, None, None]:
     """Yields what the tasks yield, as it comes; at most two items a thread are waiting at any time.
 
     Closing the iterator early ends the threads.
