@@ -24,6 +24,9 @@ from hdfsstore.state.hdfs.versions import EMPTY, HeldVersion, LayerTree, Version
 
 log = logging.getLogger(__name__)
 
+# So many versions back something in memory or an image is of use; from further back a snapshot is sooner loaded.
+_FEW = 50
+
 
 class VersionLoader:
     """Loads versions of one store. Threads may share it; one of them loads at a time.
@@ -117,7 +120,7 @@ class VersionLoader:
         try:
             while begin is None:
                 last = ancestors[-1]
-                if last[0] <= oldest:
+                if last[0] <= oldest or wanted[0] - last[0] > _FEW:
                     return None
                 read[last] = self._reader.delta(last)
                 older = read[last].lineage[::-1]

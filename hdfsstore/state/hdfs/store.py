@@ -51,9 +51,12 @@ class HdfsReadStateStore:
 
     def __init__(self, owner: Owner, base: HeldVersion) -> None:
         self._owner = owner
+        self._version = base.id[0]
         self._base = base
         self._transaction = base.tree.map.transaction(base.layer)
-        self._sealed: list[Layer] = []  # updates made before an image was found damaged, oldest first
+        # Updates made before an image was found damaged, oldest first, and how many puts and removals they are.
+        self._sealed: list[Layer] = []
+        self._puts = self._removes = 0
         self._final_metrics: dict[str, int | float] | None = None
 
     @property
@@ -62,7 +65,7 @@ class HdfsReadStateStore:
 
     @property
     def version(self) -> int:
-        return self._base.id[0]
+        return self._version
 
     def get(self, key: bytes) -> bytes | None:
         while True:
@@ -122,10 +125,11 @@ class HdfsReadStateStore:
     def _run(self, operation: Callable[[Transaction], T]) -> T:
         with foreground:
             while True:
+                puts = self._transaction.num_puts
                 try:
                     return operation(self._transaction)
                 except ImageDamagedError as error:
-                    self._recover(error)
+                    self._recover(error, puts)
 
     def _scan(self) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         def start(transaction: Transaction) -> Iterator[tuple[BinaryRows, BinaryRows]]:
@@ -135,12 +139,19 @@ class HdfsReadStateStore:
 
         return self._run(start)
 
-    def _recover(self, error: ImageDamagedError) -> None:
-        """Goes on with the base version from the checkpoint's files. An operation that failed is done once more."""
-        updates = self._transaction.seal()
+    def _recover(self, error: ImageDamagedError, puts: int | None = None) -> None:
+        """Goes on with the base version from the checkpoint's files. An operation that failed is done once more.
+
+        Args:
+            puts: how many there were before that operation, if it may have begun.
+        """
+        damaged = self._transaction
+        self._reload(error)
+        self._puts += damaged.num_puts if puts is None else puts
+        self._removes += damaged.num_removes
+        updates = damaged.seal()
         if updates.num_records:
             self._sealed.append(updates)
-        self._reload(error)
         layer = self._base.layer
         for updates in self._sealed:
             layer = self._base.tree.map.add(layer, updates)
@@ -160,15 +171,17 @@ class HdfsReadStateStore:
         return {
             **self._owner.metrics,
             "numTotalStateRows": transaction.num_keys,
-            "numUpdatedStateRows": transaction.num_puts,
-            "numRemovedStateRows": transaction.num_removes,
+            "numUpdatedStateRows": self._puts + transaction.num_puts,
+            "numRemovedStateRows": self._removes + transaction.num_removes,
             "stateOnCurrentVersionSizeBytes": self._base.tree.image.nbytes + self._base.tree.map.nbytes,
         }
 
     def _end(self, how: str, metrics: dict[str, int | float] | None = None) -> None:
+        """Lets go of everything; the store may be kept for long."""
         self._final_metrics = self._metrics() if metrics is None else metrics
-        what = f"version {self.version} of the store in {self._owner.id.relative_folder}"
-        self._transaction = cast("Transaction", _Ended(f"{what} {how}"))
+        ended = _Ended(f"version {self.version} of the store in {self._owner.id.relative_folder} {how}")
+        self._transaction, self._base = cast("Transaction", ended), cast("HeldVersion", ended)
+        self._sealed = []
 
 
 class HdfsStateStore(HdfsReadStateStore):

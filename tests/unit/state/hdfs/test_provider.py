@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import uuid
+import weakref
 from typing import Any
 
 import pyarrow as pa
@@ -125,6 +126,27 @@ def test_with_ids_that_goes_on_past_a_snapshot(executors: Executors) -> None:
         path.unlink()
     spoil(executors.path(versions[1]))
     assert read(behind, versions[7]) == rows_at(7)
+
+
+def test_what_is_far_behind_is_of_no_use(executors: Executors) -> None:
+    behind, ahead = executors.open("one"), executors.open("two", min_deltas_for_snapshot=20)
+    versions = chain(behind, 3)
+    for _ in range(80):
+        versions.append(commit(ahead, versions[-1]))
+        ahead.do_maintenance()
+    spoil(executors.path(versions[10]))
+    assert read(behind, versions[83]) == rows_at(83)
+
+
+def test_a_store_that_has_ended_holds_no_memory(any_executors: Executors) -> None:
+    provider = any_executors.open(max_versions_to_retain_in_memory=1)
+    versions = chain(provider, 2)
+    store = provider.get_store(*versions[2])
+    tree = weakref.ref(store._base.tree)
+    store.commit()
+    provider.versions.clear()
+    assert tree() is None
+    assert store.version == 2
 
 
 def test_without_ids_nothing_is_built_past_a_snapshot(executors_v1: Executors) -> None:

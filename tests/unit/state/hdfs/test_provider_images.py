@@ -162,7 +162,7 @@ CALLS: dict[str, Call] = {
 def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplog: pytest.LogCaptureFixture) -> None:
     """What a call returns, what was updated before it, and what is committed are those of a store without damage."""
 
-    def history(host: str, spoiled: bool) -> tuple[object, dict[bytes, bytes], dict[bytes, bytes], dict[str, float]]:
+    def history(host: str, spoiled: bool) -> tuple[object, dict[bytes, bytes], dict[bytes, bytes], list[float]]:
         provider = any_executors.open(host, KEY, VALUE, prefix=1)
         store = provider.get_store(*base)
         store.put_batch(keys(3), values(3, "before"))
@@ -175,7 +175,7 @@ def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplo
         store.put(row(provider, 5001), b"2")
         rows = contents(store)
         version = id_of(store.commit())
-        counted = {name: store.metrics[name] for name in ("numTotalStateRows",)}
+        counted = [store.metrics[f"num{what}StateRows"] for what in ("Total", "Updated", "Removed")]
         assert provider.metrics["localImagesDamaged"] == spoiled
         assert read(provider, version) == rows
         return result, rows, read(any_executors.open("third", KEY, VALUE, prefix=1), version), counted
