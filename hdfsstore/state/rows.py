@@ -101,8 +101,9 @@ class BatchCodec:
 
     def encode(self, batch: pa.RecordBatch) -> BinaryRows:
         """The rows of a batch with the schema's columns."""
+        codec = self._known()
         try:
-            return self._known().encode(batch.to_struct_array())
+            return codec.encode(batch.to_struct_array())
         except SchemaMismatchError as error:
             raise self._mismatch(error) from error
 
