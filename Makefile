@@ -22,7 +22,7 @@ test: setup  ## all tests, those with a live Spark and a live MinIO too
 	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" 'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang
 	sh tools/with-java.sh $(BIN)/python -m pytest
 
-test-asan: setup  ## the codec tests on a build with AddressSanitizer and UndefinedBehaviorSanitizer
+test-asan: setup  ## the tests of the compiled modules on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	sh tools/test-asan.sh
 
 test-wheels: setup  ## sdist, a wheel for each Python of this machine, each used from an empty folder

@@ -133,6 +133,9 @@ cdef class Transaction:
             n = set_keys(k, start, keys)
             if not find_all(&self.reader, keys, n, fault):
                 return 0
+            # Values are mostly of one size: the first ones tell how much room all will need. If not, the column grows.
+            if start == GROUP:
+                area_need(&out.data, min(out.size // GROUP * k.length + out.size, MOST_EXPECTED))
             for i in range(n):
                 if not column_add(out, keys[i].value, keys[i].value_size):
                     fault.kind = OUT_OF_MEMORY

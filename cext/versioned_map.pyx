@@ -72,6 +72,7 @@ PrefixPlan = tuple[int, bytes]
 
 cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
+    MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 
 cdef enum FaultKind:
     NONE

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan and runs the codec
-# tests and a short fuzz run on that build.
+# Builds the compiled modules with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan and runs the tests of
+# the compiled modules and a short fuzz run on that build.
 set -eu
 root=$PWD
 python=$root/.venv/bin/python
@@ -19,5 +19,7 @@ case $($python -c 'import hdfsstore._cext.lz4_block as module; print(module.__fi
 "$root"/build/asan/*) ;;
 *) echo "the tests would not run on the sanitizers' build" >&2 && exit 1 ;;
 esac
-$python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q tests/unit/codecs
-$python -m tests.fuzz --seconds 8 --target lz4 --target lzf --target checked_records --target records --target rows
+$python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q tests/unit/codecs \
+    tests/unit/state/test_versioned_map*.py tests/unit/state/test_merger.py
+$python -m tests.fuzz --seconds 12 --target lz4 --target lzf --target checked_records --target records --target rows \
+    --target images --target forged_images

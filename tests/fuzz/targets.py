@@ -18,12 +18,14 @@ import pyarrow as pa
 
 import hdfsstore
 from hdfsstore._cext.crc32c import crc32c
+from hdfsstore._cext.versioned_map import Image, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, read_windows
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
+from tests.unit.state.maps import image_of, with_right_checksums
 
 DATA = Path(__file__).parents[1] / "data"
 PATH = "the-damaged-file"
@@ -148,6 +150,39 @@ class Rows(Target):
         return pa.concat_arrays([rows, rows])  # touches every buffer
 
 
+class Images(Target):
+    """Image files of the versioned map, and everything that a transaction reads and writes on top of them.
+
+    Args:
+        forged: whether the checksums are put right after the damage.
+    """
+
+    def __init__(self, *, forged: bool) -> None:
+        self.exact = not forged
+        self._forged = forged
+        self._rows = [struct.pack("<qqq", 0, i % 5, i) for i in range(100)]
+
+    def inputs(self) -> list[Input]:
+        inputs = []
+        for checksums in (False, True):
+            for count in (0, 1, 100):
+                image = image_of({row: row * (row[8] % 3) for row in self._rows[:count]}, row_checksums=checksums)
+                inputs.append(Input("", b"".join(image.parts(b"metadata"))))
+        return inputs
+
+    def read(self, _: str, data: bytes) -> object:
+        if self._forged:
+            data = with_right_checksums(data)
+        image = Image.open(pa.py_buffer(data), PATH, prefix=(2, b"\0"))
+        transaction = VersionedMap(image).transaction(0)
+        keys = pa.array([*self._rows, b"absent"], pa.binary())
+        answer = [image.metadata, image.num_keys, transaction.get_many(keys).to_pylist()]
+        answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, 3))]
+        answer += [transaction.remove_many(keys[::3]), transaction.put_many(keys[::2], keys[::2])]
+        answer += [column.to_pylist() for batch in transaction.scan(1000) for column in batch]
+        return answer
+
+
 class Schemas(Target):
     """State schema files."""
 
@@ -253,6 +288,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "checked_records": lambda: Records(row_checksums=True),
     "lineages": Lineages,
     "rows": Rows,
+    "images": lambda: Images(forged=False),
+    "forged_images": lambda: Images(forged=True),
     "schemas": Schemas,
     "checkpoints": lambda: Checkpoints(side_files=False),
     "checked_checkpoints": lambda: Checkpoints(side_files=True),

@@ -13,10 +13,9 @@ from hdfsstore import CorruptFileError, StateStoreError, UnsupportedVersionError
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.versioned_map import Image, PrefixPlan, VersionedMap
 from hdfsstore.errors import ImageDamagedError
-from tests.unit.state.maps import as_dict, binary, content_of, image_of, reopened
+from tests.unit.state.maps import BLOCK, as_dict, binary, content_of, image_of, reopened, with_right_checksums
 
 PATH = "the-image"
-BLOCK = 4096
 # Of rows of two longs, the first of which is the prefix.
 PLAN: PrefixPlan = (2, b"\0")
 STATE = {struct.pack("<qqq", 0, i % 7, i): b"%d" % i * (i % 9) for i in range(300)}
@@ -26,21 +25,6 @@ PREFIX = struct.pack("<qq", 0, 3)
 
 def file_of(state: dict[bytes, bytes], *, row_checksums: bool = False) -> bytearray:
     return bytearray(b"".join(image_of(state, row_checksums=row_checksums).parts(b"some metadata")))
-
-
-def with_right_checksums(file: bytes | bytearray) -> bytes:
-    """The same file with checksums to match, as somebody would make it who means harm."""
-    out = bytearray(file)
-    metadata_size, slots, records = (struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 48))
-    blocks = -(-(-(-8 * slots // BLOCK) * BLOCK + records) // BLOCK)
-    crcs_at = 80 + (metadata_size + 3) // 4 * 4
-    index_at = -(-(crcs_at + 4 * blocks) // BLOCK) * BLOCK
-    for block in range(blocks):
-        start = index_at + block * BLOCK
-        struct.pack_into("<I", out, crcs_at + 4 * block, crc32c(bytes(out[start : start + BLOCK])))
-    struct.pack_into("<I", out, 12, 0)
-    struct.pack_into("<I", out, 12, crc32c(bytes(out[:index_at])))
-    return bytes(out)
 
 
 def everything(file: bytes | bytearray) -> tuple[object, ...]:
