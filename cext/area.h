@@ -15,12 +15,12 @@
 #error "mremap needs _GNU_SOURCE, which Python.h defines: include it first"
 #endif
 #include <sys/mman.h>
+#include <unistd.h>
 #define AREA_MAPS 1
 #endif
 
 #define AREA_MAPPED_FROM ((int64_t)4 << 20)
 #define AREA_HUGE_PAGE ((int64_t)2 << 20)
-#define AREA_PAGE ((int64_t)4096)
 
 #if defined(__GNUC__)
 #define area_prefetch(p) __builtin_prefetch(p)
@@ -38,7 +38,7 @@ typedef struct {
 
 #ifdef AREA_MAPS
 static uint8_t *area_reserve(int64_t size, int protection) {
-    int64_t slack = AREA_HUGE_PAGE - AREA_PAGE, before;
+    int64_t slack = AREA_HUGE_PAGE - sysconf(_SC_PAGESIZE), before;
     uint8_t *all = mmap(NULL, size + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return NULL;
     before = -(int64_t)(uintptr_t)all & (AREA_HUGE_PAGE - 1);
@@ -67,7 +67,6 @@ static int area_remap(Area *area, int64_t size) {
             munmap(place, size);
             return 0;
         }
-        madvise(data, size, MADV_HUGEPAGE);
     }
     area->data = data;
     area->capacity = size;
@@ -89,7 +88,8 @@ static int area_resize(Area *area, int64_t size) {
     uint8_t *data;
 #ifdef AREA_MAPS
     if (area->mapped || size >= AREA_MAPPED_FROM) {
-        size = size > 0 ? (size + AREA_PAGE - 1) & -AREA_PAGE : AREA_PAGE;
+        int64_t page = sysconf(_SC_PAGESIZE);
+        size = size > 0 ? (size + page - 1) & -page : page;
         if (size == area->capacity) return 1;
         return area->mapped ? area_remap(area, size) : area_map(area, size);
     }
