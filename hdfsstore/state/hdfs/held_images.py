@@ -1,17 +1,19 @@
 """A store's versions as local images: what stands in an image's metadata, and when an image is trusted.
 
-    {"query_id": "<id>" or null,
-     "lineage": [[<version>, "<id>" or null], ...],
-     "digest": ["delta" or "snapshot", <size>, <CRC-32C>, <modified>] or null}
+    {"lineage": [[<version>, "<id>" or null], ...],
+     "run": null, or without a unique id
+            ["<query's id>" or null, "delta" or "snapshot", <size>, <CRC-32C>, <modified>]}
 
-The digest is that of the version's file, in checkpoint format version 1: there the name says nothing about the run.
+Without a unique id (checkpoint format version 1) the name says nothing about the run: the query's id and the digest of
+the version's file do.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from hdfsstore._cext.versioned_map import Image
@@ -27,14 +29,16 @@ class HeldImages:
     """The local images of one store, as versions to hold. Threads may share it.
 
     Args:
-        query_id: of the query whose checkpoint it is; None where that is not known.
+        read_query_id: the id of the query whose checkpoint it is, or None. It is called once, if at all.
         counts: where hits are counted.
     """
 
-    def __init__(self, images: StoreImages, reader: StoreReader, query_id: str | None, counts: Counter[str]) -> None:
+    def __init__(
+        self, images: StoreImages, reader: StoreReader, read_query_id: Callable[[], str | None], counts: Counter[str]
+    ) -> None:
         self._images = images
         self._reader = reader
-        self._query_id = query_id
+        self._read_query_id = read_query_id
         self._counts = counts
 
     def names(self) -> list[VersionId]:
@@ -46,11 +50,10 @@ class HeldImages:
         left = list(candidates)
         while left and (found := self._images.newest(left)) is not None:
             image, metadata, version_id = found
-            digest = None if metadata["digest"] is None else FileDigest(*metadata["digest"])
-            if metadata["query_id"] == self._query_id and self._reader.is_unchanged(version_id, digest):
+            version = self._version(image, metadata, version_id)
+            if version is not None:
                 self._counts["localImageHitCount"] += 1
-                lineage = tuple((version, unique_id) for version, unique_id in metadata["lineage"])
-                return HeldVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)
+                return version
             log.info("%s: the local image of version %d is of another run", self._reader.folder, version_id[0])
             self._images.drop(*version_id)
             left.remove(version_id)
@@ -58,10 +61,9 @@ class HeldImages:
 
     def write(self, version: HeldVersion, image: Image) -> Image | None:
         """Keeps an image of a version; returns it mapped, or None where there is no place for it."""
-        metadata: Mapping[str, Any] = {
-            "query_id": self._query_id,
+        metadata = {
             "lineage": [list(item) for item in version.lineage],
-            "digest": None if version.digest is None else list(version.digest),
+            "run": None if version.digest is None else [self._query_id, *version.digest],
         }
         return self._images.write(*version.id, image, metadata)
 
@@ -73,3 +75,22 @@ class HeldImages:
     def close(self) -> None:
         """Ends the use of the images. Those that are mapped stay so."""
         self._images.close()
+
+    @cached_property
+    def _query_id(self) -> str | None:
+        return self._read_query_id()
+
+    def _version(self, image: Image, metadata: Mapping[str, Any], version_id: VersionId) -> HeldVersion | None:
+        try:
+            lineage = tuple((int(version), unique_id) for version, unique_id in metadata["lineage"])
+            run = metadata["run"]
+            digest = None if run is None else FileDigest(*run[1:])
+        except (KeyError, TypeError, ValueError):  # another release's
+            return None
+        if image.row_checksums != self._reader.row_checksums:
+            return None
+        if version_id[1] is None and (run is None or run[0] != self._query_id):
+            return None
+        if not self._reader.is_unchanged(version_id, digest):
+            return None
+        return HeldVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)

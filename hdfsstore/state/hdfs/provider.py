@@ -11,6 +11,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 
 from pyarrow.fs import FileSystem
@@ -87,7 +88,9 @@ class HdfsStateStoreProvider:
         prefix = None if key_type is None or not num_cols_prefix_key else prefix_plan(key_type, num_cols_prefix_key)
         reader = StoreReader(fs, folder, file_format, prefix)
         self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
-        self.images = HeldImages(self._cache.store(store_id, prefix), reader, query_id_of(fs, root), self._counts)
+        self.images = HeldImages(
+            self._cache.store(store_id, prefix), reader, partial(query_id_of, fs, root), self._counts
+        )
         self._committer = Committer(fs, folder, file_format, prefix, conf.checkpoint_format_version, self.versions)
         self._loader = VersionLoader(reader, self.versions, self.images, self._counts)
         self._done = MaintenanceMetrics()

@@ -63,13 +63,14 @@ class StoreReader:
         self, fs: FileSystem, folder: str, file_format: RecordFormat, prefix: PrefixPlan | None = None
     ) -> None:
         self.folder = folder
+        self.row_checksums = file_format.row_checksums
         self._fs = fs
         self._format = file_format
         self._prefix = prefix
 
     def empty(self) -> Image:
         """The image of version 0."""
-        return Image.empty(row_checksums=self._format.row_checksums, prefix=self._prefix)
+        return Image.empty(row_checksums=self.row_checksums, prefix=self._prefix)
 
     def version(self, version_id: VersionId) -> Loaded:
         """A version, from the newest usable snapshot on.
@@ -154,13 +155,13 @@ class StoreReader:
                 yield _Source(source, FileDigest(kind, 0, 0, modified_at(self._fs, path)))
 
     def _image(self, windows: Iterable[Window]) -> Image:
-        builder = ImageBuilder(row_checksums=self._format.row_checksums, prefix=self._prefix)
+        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=self._prefix)
         for window in windows:
             builder.append(window.data, window.keys, window.values)
         return builder.finish()
 
     def _layer(self, windows: Iterable[Window]) -> Layer:
-        builder = LayerBuilder(row_checksums=self._format.row_checksums)
+        builder = LayerBuilder(row_checksums=self.row_checksums)
         for window in windows:
             builder.append(window.data, window.keys, window.values)
         return builder.finish()

@@ -199,7 +199,7 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
         versions, counts = Versions(2), Counter[str]()
         reader = StoreReader(objects.filesystem, "state/0/0", RecordFormat())
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
-        images = HeldImages(store_images, reader, None, counts)
+        images = HeldImages(store_images, reader, lambda: None, counts)
         committer = Committer(objects.filesystem, "state/0/0", RecordFormat(), None, 2, versions)
         return committer, VersionLoader(reader, versions, images, counts)
 

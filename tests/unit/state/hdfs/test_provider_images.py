@@ -88,16 +88,49 @@ def test_without_ids_an_image_whose_file_is_gone_is_not_used(executors_v1: Execu
     assert provider.metrics["localImageHitCount"] == 0
 
 
-def test_an_image_of_another_query_is_not_used(any_executors: Executors) -> None:
-    metadata = any_executors.root / "metadata"
+def test_without_ids_an_image_of_another_query_is_not_used(executors_v1: Executors) -> None:
+    metadata = executors_v1.root / "metadata"
     metadata.write_text(json.dumps({"id": "one"}))
-    versions = with_image(any_executors, 3)
+    versions = with_image(executors_v1, 3)
     metadata.write_text(json.dumps({"id": "another"}))
-    provider = any_executors.open()
+    provider = executors_v1.open()
     assert read(provider, versions[3]) == rows_at(3)
     assert provider.metrics["localImageHitCount"] == 0
     metadata.write_text(json.dumps({"id": "one"}))
-    assert any_executors.images() == []
+    assert executors_v1.images() == []
+
+
+def test_with_ids_no_query_has_to_be_known(executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+    (executors.root / "metadata").write_text("no JSON")
+    versions = with_image(executors, 3)
+    provider = executors.open()
+    assert read(provider, versions[3]) == rows_at(3)
+    assert provider.metrics["localImageHitCount"] == 1
+    assert caplog.text == ""
+
+
+def test_an_image_of_rows_with_other_checksums_is_not_used(any_executors: Executors) -> None:
+    versions = with_image(any_executors, 3)
+    for path in any_executors.folder.iterdir():
+        path.unlink()
+    chain(any_executors.open("elsewhere", row_checksum_enabled=True), 3)
+    if versions[3][1] is None:
+        provider = any_executors.open(row_checksum_enabled=True)
+        assert read(provider, versions[3]) == rows_at(3)
+    else:
+        with pytest.raises(StateStoreError):
+            any_executors.open(row_checksum_enabled=True).get_store(*versions[3])
+
+
+def test_an_image_of_another_release_is_not_used(any_executors: Executors) -> None:
+    versions = with_image(any_executors, 3)
+    with any_executors.open() as provider:
+        image = provider.get_read_store(*versions[3])._base.tree.image
+        provider.images._images.drop(*versions[3])
+        provider.images._images.write(*versions[3], image, {"lineage": "unknown"})
+    with any_executors.open() as provider:
+        assert read(provider, versions[3]) == rows_at(3)
+        assert provider.metrics["localImageHitCount"] == 0
 
 
 def test_without_a_place_for_images_the_store_works(any_executors: Executors) -> None:
