@@ -1,0 +1,119 @@
+"""One partition of a store on local disk, and the providers ("executors") that a test opens on it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import resource
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hdfsstore import StateStoreConf, StateStoreId, open_provider
+from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
+from tests.contract.backends import Backend
+
+State = dict[bytes, bytes]
+Updates = Mapping[bytes, bytes | None]  # None removes the key
+Ref = tuple[int, str | None]  # a version and its unique id
+
+EMPTY: Ref = (0, None)
+
+
+class Partition:
+    """Opens providers on one folder and closes them all at the end.
+
+    Args:
+        root: a folder of the test's own.
+        backend, conf: what the providers are, unless `open` is told otherwise.
+    """
+
+    def __init__(self, root: Path, backend: Backend, conf: StateStoreConf) -> None:
+        self.root = root
+        self.backend = backend
+        self.conf = conf
+        self.store_id = StateStoreId(f"file://{root}/state", operator_id=0, partition_id=3)
+        self.folder = root / "state" / self.store_id.relative_folder
+        self._opened: list[StateStoreProvider] = []
+
+    def open(self, host: str = "host", *, schemas: Mapping[str, Any] | None = None, **conf: Any) -> StateStoreProvider:
+        """A provider, as of a new executor on that host: executors of one host share the folder of images."""
+        conf = {"local_dir": str(self.root / host), **conf}
+        provider = open_provider(
+            self.store_id, backend=self.backend.name, conf=dataclasses.replace(self.conf, **conf), **(schemas or {})
+        )
+        self._opened.append(provider)
+        return provider
+
+    def close(self) -> None:
+        for provider in self._opened:
+            provider.close()
+
+    @contextlib.contextmanager
+    def no_folder(self) -> Iterator[None]:
+        """While there is a file in the folder's place, so that nothing can be read or written there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        away = self.folder.with_name("away")
+        self.folder.rename(away)
+        self.folder.write_bytes(b"")
+        try:
+            yield
+        finally:
+            self.folder.unlink()
+            away.rename(self.folder)
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """While no file of this process can grow, wherever it is: each write fails. Reading goes on."""
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def ref(info: StateStoreCheckpointInfo) -> Ref:
+    """What the driver gives to the next batch."""
+    return info.version, info.checkpoint_unique_id
+
+
+def update(store: StateStore, updates: Updates) -> None:
+    for key, value in updates.items():
+        if value is None:
+            store.remove(key)
+        else:
+            store.put(key, value)
+
+
+def write(provider: StateStoreProvider, base: Ref, updates: Updates) -> Ref:
+    """Commits the updates on top of the base."""
+    store = provider.get_store(*base)
+    update(store, updates)
+    return ref(store.commit())
+
+
+def write_chain(provider: StateStoreProvider, count: int, base: Ref = EMPTY) -> list[Ref]:
+    """`count` versions after the base, the base first: each puts a key of its own and the key `last`."""
+    chain = [base]
+    for version in range(base[0] + 1, base[0] + count + 1):
+        chain.append(write(provider, chain[-1], {b"key %d" % version: b"%d" % version, b"last": b"%d" % version}))
+    return chain
+
+
+def state_after(version: int) -> State:
+    """What write_chain leaves at a version, from the empty store on."""
+    rows = {b"key %d" % v: b"%d" % v for v in range(1, version + 1)}
+    return {**rows, b"last": b"%d" % version} if version else {}
+
+
+def contents(store: ReadStateStore) -> State:
+    """All rows of a store; each key comes once."""
+    rows = list(store.iterator())
+    assert len(dict(rows)) == len(rows), "a key came twice"
+    return dict(rows)
+
+
+def read(provider: StateStoreProvider, version: Ref) -> State:
+    with provider.get_read_store(*version) as store:
+        return contents(store)
