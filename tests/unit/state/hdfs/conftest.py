@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hdfsstore import StateStoreConf
+from tests.contract.backends import HDFS
+from tests.contract.partition import Partition
 from tests.unit.state.hdfs.executors import Executors
+
+MakePartition = Callable[..., Partition]
 
 
 @pytest.fixture
@@ -31,3 +37,23 @@ def any_executors(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ex
     opened = Executors(tmp_path, checkpoint_format_version=request.param)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def make_partition(tmp_path: Path) -> Iterator[MakePartition]:
+    """Makes partitions by conf, with unique ids unless told otherwise. Their maintenance is called by hand."""
+    made: list[Partition] = []
+
+    def make(**conf: Any) -> Partition:
+        root = tmp_path / str(len(made))
+        made.append(Partition(root, HDFS, StateStoreConf(maintenance_interval=0, **conf)))
+        return made[-1]
+
+    yield make
+    for partition in made:
+        partition.close()
+
+
+@pytest.fixture
+def partition(make_partition: MakePartition) -> Partition:
+    return make_partition()
