@@ -187,6 +187,18 @@ class StoreImages:
         except OSError as error:
             self._cache.warn(error)
 
+    def drop_others(self, version: int, checkpoint_unique_id: str | None, kept: int) -> None:
+        """Deletes all images but this one and the `kept` that were used last. Who has one mapped keeps it."""
+        try:
+            with self._entered() as (_, folder):
+                names = {name for name in names_in(folder) if version_of(name) is not None}
+                names.discard(image_name((version, checkpoint_unique_id)))
+                used = {name: info.st_mtime_ns for name in names if (info := stat_in(folder, name)) is not None}
+                for name in sorted(used, key=lambda name: used[name], reverse=True)[kept:]:
+                    remove_file(folder, name)
+        except OSError as error:
+            self._cache.warn(error)
+
     def close(self) -> None:
         """Ends the use: the images may be deleted as those of an ended query. Who has one mapped keeps it."""
         self._closed = True

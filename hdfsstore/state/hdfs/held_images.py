@@ -65,7 +65,11 @@ class HeldImages:
             "lineage": [list(item) for item in version.lineage],
             "run": None if version.digest is None else [self._query_id, *version.digest],
         }
-        return self._images.write(*version.id, image, metadata)
+        mapped = self._images.write(*version.id, image, metadata)
+        if mapped is not None:
+            # One more, for processes that are a batch behind, and for a batch that runs again.
+            self._images.drop_others(*version.id, kept=1)
+        return mapped
 
     def drop(self, version_id: VersionId) -> None:
         """Deletes the image of a version, as it is damaged."""

@@ -76,6 +76,16 @@ def test_the_newest_of_the_candidates_is_found(images: StoreImages) -> None:
     assert images.newest([]) is None
 
 
+def test_all_but_those_used_last_are_dropped(local_dir: Path, images: StoreImages) -> None:
+    for version in (3, 4, 5):
+        images.write(version, ID, image_of(rows(10)), {})
+    folder = folder_of(local_dir)
+    for age, version in enumerate((3, 4)):  # the older one has been used later
+        os.utime(folder / f"{version}_{ID}.image", ns=(10**18 - age, 10**18 - age))
+    images.drop_others(5, ID, kept=1)
+    assert images.names() == [(3, ID), (5, ID)]
+
+
 def test_stores_do_not_see_each_other(cache: ImageCache, images: StoreImages) -> None:
     write(images, 1)
     named = StateStoreId(STORE.checkpoint_root, STORE.operator_id, STORE.partition_id, "left-keyToNumValues")

@@ -52,6 +52,15 @@ def test_and_those_after_it_from_the_image_and_their_deltas(any_executors: Execu
     assert read(provider, commit(provider, versions[6])) == rows_at(7)
 
 
+def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Executors) -> None:
+    last = EMPTY
+    with any_executors.open(min_deltas_for_snapshot=0) as provider:
+        for _ in range(5):
+            last = chain(provider, 1, last)[1]
+            provider.do_maintenance()
+    assert sorted(int(path.name.split("_")[0].split(".")[0]) for path in any_executors.images()) == [4, 5]
+
+
 def test_a_held_version_that_is_newer_is_preferred(executors: Executors) -> None:
     versions = with_image(executors, 3)
     provider = executors.open()
