@@ -191,11 +191,7 @@ class StoreImages:
         """Deletes all images but this one and the `kept` that were used last. Who has one mapped keeps it."""
         try:
             with self._entered() as (_, folder):
-                names = {name for name in names_in(folder) if version_of(name) is not None}
-                names.discard(image_name((version, checkpoint_unique_id)))
-                used = {name: info.st_mtime_ns for name in names if (info := stat_in(folder, name)) is not None}
-                for name in sorted(used, key=lambda name: used[name], reverse=True)[kept:]:
-                    remove_file(folder, name)
+                _drop_others(folder, image_name((version, checkpoint_unique_id)), kept)
         except OSError as error:
             self._cache.warn(error)
 
@@ -227,7 +223,14 @@ class StoreImages:
                 log.info("%s: with %d bytes larger than the cache may be", file.path, size)
                 return None
             evict(root, self._cache.max_bytes - size)
-            file.write(folder, parts)
+            try:
+                file.write(folder, parts)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # What this image is to replace may be what fills the disk.
+                _drop_others(folder, file.name, 0)
+                file.write(folder, parts)
             found = file.open(folder)
         return found[0] if found is not None else None
 
@@ -275,3 +278,11 @@ class StoreImages:
             write_all(file, memoryview(json.dumps(self._id, indent=1).encode()))
         finally:
             os.close(file)
+
+
+def _drop_others(folder: int, name: str, kept: int) -> None:
+    """Deletes all images in a store's folder but that one and the `kept` that were used last."""
+    others = {other for other in names_in(folder) if version_of(other) is not None and other != name}
+    used = {other: info.st_mtime_ns for other in others if (info := stat_in(folder, other)) is not None}
+    for other in sorted(used, key=lambda other: used[other], reverse=True)[kept:]:
+        remove_file(folder, other)

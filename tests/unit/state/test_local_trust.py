@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import resource
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -257,6 +258,24 @@ def test_a_full_disk_leaves_nothing_and_is_tried_again(
     assert caplog.text.count("File too large") == 1
     assert files(local_dir) == set()
     write(images, 1, count=1000)
+
+
+def test_on_a_full_disk_a_new_image_takes_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small filesystem")
+    try:
+        with ImageCache(str(disk / "images"), 1 << 30).store(STORE) as images:
+            for version in range(1, 12):
+                written = images.write(version, ID, image_of(rows(1000)), {})
+                assert written is not None
+                assert rows_of(written) == rows(1000)
+                del written
+            assert len(images.names()) < 11
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_a_folder_that_was_deleted_is_made_again(local_dir: Path, images: StoreImages) -> None:
