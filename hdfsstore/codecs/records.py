@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 FileKind = Literal["delta", "snapshot"]
+
+
+class Extensions(NamedTuple):
+    """What the names of a backend's files end with: of one version's changes, and of a version's whole state."""
+
+    delta: str = "delta"
+    snapshot: str = "snapshot"
+
+
+DELTA_FILES = Extensions()
 
 # Large enough that the cost of a call per window vanishes, small enough to stay in a core's second-level cache.
 WINDOW_BYTES = 1 << 20
@@ -39,11 +49,13 @@ class RecordFormat:
         compression_codec: lz4, zstd, snappy or lzf (spark.sql.streaming.stateStore.compression.codec).
         row_checksums: whether rows carry checksums (spark.sql.streaming.stateStore.rowChecksum.enabled).
         max_record_bytes: a key or value that declares more bytes than this is refused.
+        extensions: of the files' names.
     """
 
     compression_codec: str = "lz4"
     row_checksums: bool = False
     max_record_bytes: int = MAX_RECORD_BYTES
+    extensions: Extensions = DELTA_FILES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ from functools import cached_property
 from typing import Any
 
 from hdfsstore._cext.versioned_map import Image
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.digest import FileDigest
+from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.reading import StoreReader
-from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, LayerTree
+from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree
 from hdfsstore.state.local_images import StoreImages
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class HeldImages:
             digest = None if run is None else FileDigest(*run[1:])
         except (KeyError, TypeError, ValueError):  # another release's
             return None
-        if image.row_checksums != self._reader.row_checksums:
+        if image.row_checksums != self._reader.format.row_checksums:
             return None
         if version_id[1] is None and (run is None or run[0] != self._query_id):
             return None

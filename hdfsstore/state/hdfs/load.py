@@ -14,8 +14,8 @@ from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError
 from hdfsstore.fs import Input
-from hdfsstore.state.hdfs.files import Chain, StateFiles, VersionId
-from hdfsstore.state.hdfs.version_files import (
+from hdfsstore.state.files import Chain, StateFiles, VersionId
+from hdfsstore.state.version_files import (
     LineageFiles,
     ListedFiles,
     VersionFiles,

@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.reading import Delta, StoreReader
-from hdfsstore.state.hdfs.versions import EMPTY, HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.lineages import EMPTY
 
 log = logging.getLogger(__name__)
 

@@ -23,23 +23,23 @@ from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import CheckpointIdMismatchError, SchemaMismatchError, StateStoreClosedError
 from hdfsstore.fs import read_file, resolve
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.commit import Committer
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.hdfs.commit import HdfsCommitter
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.loading import VersionLoader
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
 from hdfsstore.state.hdfs.reading import StoreReader
-from hdfsstore.state.hdfs.retention import Retention
 from hdfsstore.state.hdfs.snapshots import Snapshots
 from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
-from hdfsstore.state.hdfs.upkeep import Upkeep
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.local_images import ImageCache
 from hdfsstore.state.maintenance import maintenance
+from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.pace import foreground
 from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.retention import Retention
 from hdfsstore.state.rows import BatchCodec, RecordLimit, prefix_plan
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class HdfsStateStoreProvider:
         self.images = HeldImages(
             self._cache.store(store_id, prefix), reader, partial(query_id_of, fs, root), self._counts
         )
-        self._committer = Committer(fs, folder, file_format, prefix, conf.checkpoint_format_version, self.versions)
+        self._committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, prefix)
         self._loader = VersionLoader(reader, self.versions, self.images, self._counts)
         self._done = MaintenanceMetrics()
         keep = conf.min_versions_to_retain
@@ -110,6 +110,7 @@ class HdfsStateStoreProvider:
                 self._done,
             ),
             Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
+            self.versions.lineage_of,
             self._cache.clean,
             self._done,
         )
@@ -163,7 +164,7 @@ class HdfsStateStoreProvider:
 
     def write(self, base: HeldVersion, updates: Layer) -> StateStoreCheckpointInfo:
         """Writes and holds the version after `base`."""
-        version, unique_id = self._committer.commit(base, updates).id
+        version, unique_id = self._committer.commit(base, updates)
         return StateStoreCheckpointInfo(self.id.partition_id, version, unique_id, base.id[1])
 
     def after_fork(self) -> None:

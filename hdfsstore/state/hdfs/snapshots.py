@@ -1,12 +1,7 @@
 """Makes snapshots and images of versions behind the back of the commits.
 
-A snapshot `<v>[_<id>].snapshot` is an image's records, compressed. It is due once more than min_deltas_for_snapshot
-deltas follow the last one, counted for the version that was committed last on top of the one that the driver named, as
-Spark counts from the newest file (HDFSBackedStateStoreProvider.doSnapshot). Where this provider has committed that
-version more than once, nobody knows yet which attempt the driver takes: the next batch tells, and where none comes in
-time, all of them get a snapshot, since always taking the wrong one would leave the store without any.
-
-What is merged is immutable, so nothing here takes a lock that a commit needs.
+A snapshot `<v>[_<id>].snapshot` is an image's records, compressed; schedule.py says when one is due. What is merged is
+immutable, so nothing here takes a lock that a commit needs.
 """
 
 from __future__ import annotations
@@ -25,11 +20,13 @@ from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.publish import publish, remove
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.files import StateFiles, VersionId
+from hdfsstore.state.digest import FileDigest
+from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
-from hdfsstore.state.hdfs.versions import FileDigest, HeldVersion, Versions
+from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
+from hdfsstore.state.schedule import Schedule
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +34,6 @@ Step = Callable[[], None]
 
 # An image that is smaller counts as this large: small stores are not worth a new image for each batch.
 _SMALL_IMAGE = 1 << 20
-# How long to wait for the next batch where there is no maintenance interval, in seconds.
-_WAIT = 60.0
 
 
 class Snapshots:
@@ -72,7 +67,7 @@ class Snapshots:
         self._reload = reload
         self._is_unchanged = is_unchanged
         self._metrics = metrics
-        self._unclear: tuple[int, float] | None = None  # a version with several attempts, and since when
+        self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
 
     def run(self, now: float, step: Step) -> list[VersionId]:
         """Writes the snapshots that are due, or else an image if that is.
@@ -84,33 +79,11 @@ class Snapshots:
         Returns:
             The versions that have a snapshot now.
         """
-        due = self._due(now)
+        due = self._schedule.due(now, self._versions.held())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
         if not due and (grown := self._grown()) is not None:
             self._work(grown, step, upload=False, install=True)
         return uploaded
-
-    def _due(self, now: float) -> list[HeldVersion]:
-        """The versions that are to get a snapshot: one, or all attempts of one."""
-        confirmed = self._versions.confirmed
-        if confirmed is None:
-            return []
-        held = self._versions.held()
-        built = ((), (confirmed,))
-        attempts = [
-            version
-            for version in held
-            if version.committed and version.id[0] == confirmed[0] + 1 and version.lineage[-1:] in built
-        ]
-        newest = attempts or [version for version in held if version.id == confirmed]
-        due = [v for v in newest if self._versions.deltas_since_snapshot(v) > self._conf.min_deltas_for_snapshot]
-        if len(newest) < 2 or not due:
-            self._unclear = None
-            return due
-        number = newest[0].id[0]
-        if self._unclear is None or self._unclear[0] != number:
-            self._unclear = number, now
-        return due if now - self._unclear[1] >= (self._conf.maintenance_interval or _WAIT) else []
 
     def _grown(self) -> HeldVersion | None:
         """The version that the driver named last, if too much was committed since its image."""

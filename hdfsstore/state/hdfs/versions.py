@@ -10,34 +10,14 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from hdfsstore._cext.versioned_map import Image, Layer, VersionedMap
-from hdfsstore.codecs.records import FileKind
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.digest import FileDigest
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.lineages import MAX_ATTEMPTS, Lineages
 
-EMPTY: VersionId = (0, None)
-
-# A version that is committed again and again (a loop of actions in foreachBatch) keeps so many attempts in memory.
-MAX_ATTEMPTS = 8
 # A new image follows the commits on its own at first. Where they come faster than it gets on, they go over to it.
 _TURNS = 3
-
-
-class FileDigest(NamedTuple):
-    """What a version's file was when it was read or written: all that tells one run of a version from another's.
-
-    Without ids (checkpoint format version 1), that is. Two runs may write the same bytes, an empty delta say, on top of
-    different states: hence the time.
-
-    Attributes:
-        modified: nanoseconds since 1970, as the filesystem has it; 0 where it has none.
-    """
-
-    kind: FileKind
-    size: int
-    crc32c: int
-    modified: int
 
 
 class LayerTree:
@@ -98,23 +78,17 @@ class HeldVersion:
         return [(version_id, layer) for _, version_id, layer in self.tree.path(self.layer)]
 
 
-class Versions:
+class Versions(Lineages):
     """Which versions are in memory: of the last `max_retained` version numbers that were used, every attempt.
 
     Threads share it. Nothing here takes long under the lock: a commit's own layer is added without it.
-
-    Attributes:
-        confirmed: the last (version, id) that a store was opened at: what the driver chose. It and its lineage are
-            committed for good; another attempt of the same version number has lost.
     """
 
     def __init__(self, max_retained: int) -> None:
-        self.confirmed: VersionId | None = None
+        super().__init__()
         self._max_retained = max_retained
         self._held: dict[VersionId, HeldVersion] = {}
         self._recent: list[int] = []  # version numbers, the one used last at the end
-        self._snapshots: frozenset[VersionId] = frozenset()
-        self._attempts: frozenset[VersionId] = frozenset()
         self._move: _Move | None = None
         self._lock = threading.Lock()
 
@@ -122,6 +96,11 @@ class Versions:
         """All that are held, by version number; attempts of one number in the order of their commits."""
         with self._lock:
             return sorted(self._held.values(), key=lambda version: version.id[0])
+
+    def lineage_of(self, version_id: VersionId) -> tuple[VersionId, ...]:
+        """What the version is built on, where it is held; else nothing."""
+        held = self._held.get(version_id)
+        return () if held is None else held.lineage
 
     def find(self, version_id: VersionId) -> HeldVersion | None:
         """The version if it is held."""
@@ -185,41 +164,6 @@ class Versions:
             self._held.clear()
             self._recent.clear()
 
-    def lineage_after(self, base: HeldVersion) -> tuple[VersionId, ...]:
-        """The lineage of a version on top of `base`: from the last snapshot known to exist up to `base`."""
-        if base.id[0] == 0:
-            return ()
-        items = (*base.lineage, base.id)
-        known = [i for i, item in enumerate(items) if item in self._snapshots]
-        return items[known[-1] :] if known else items
-
-    def deltas_since_snapshot(self, version: HeldVersion) -> int:
-        """How many deltas follow the last snapshot that is known to exist, or that the lineage presumes."""
-        if version.id[0] == 0:
-            return 0
-        first = self.lineage_after(version)[0]
-        presumed_delta = first[0] == 1 and first not in self._snapshots
-        return version.id[0] - first[0] + presumed_delta
-
-    def note_snapshot(self, version_id: VersionId) -> None:
-        """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on."""
-        with self._lock:
-            self._snapshots = _with(self._snapshots, version_id)
-
-    def note_removed(self, version_id: VersionId) -> None:
-        """The snapshot of that version was removed."""
-        with self._lock:
-            self._snapshots -= {version_id}
-
-    def note_attempt(self, version_id: VersionId) -> None:
-        """The upload of a snapshot of that version begins: where a lineage grows too long, it begins here."""
-        with self._lock:
-            self._attempts = _with(self._attempts, version_id)
-
-    def was_attempted(self, version_id: VersionId) -> bool:
-        """Whether note_attempt was called with it, not too long ago."""
-        return version_id in self._attempts
-
     def install(self, image: Image, image_id: VersionId, top: Layer | Image) -> bool:
         """Moves a version and all that was committed on top of it to a new map over an image of that version.
 
@@ -265,7 +209,8 @@ class Versions:
         return sum(tree.map.nbytes + tree.image.nbytes for tree in trees.values())
 
     def after_fork(self) -> None:
-        """In a forked child: no thread is left that could hold the lock."""
+        """In a forked child: no thread is left that could hold a lock."""
+        super().after_fork()
         self._lock = threading.Lock()
         self._move = None
 
@@ -319,8 +264,3 @@ class _Move:
                 known = moved.get((old, number))
                 at = moved[old, number] = self.tree.add(at, layer, version_id) if known is None else known
         return at
-
-
-def _with(noted: frozenset[VersionId], version_id: VersionId) -> frozenset[VersionId]:
-    """One more, and the newest of those before: lineages begin at the newest, and few attempts go on side by side."""
-    return frozenset([*sorted(noted, key=lambda item: item[0])[-MAX_ATTEMPTS:], version_id])

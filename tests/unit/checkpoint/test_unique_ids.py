@@ -14,7 +14,7 @@ import pytest
 import hdfsstore
 from hdfsstore.codecs.compression import compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
-from hdfsstore.state.hdfs.files import parse_name
+from hdfsstore.state.files import parse_name
 from tests.rows import counted
 from tests.truth import DATA
 

@@ -12,7 +12,7 @@ from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
 from hdfsstore.codecs.records import FileKind, Window
-from hdfsstore.state.hdfs.files import VersionId, file_name
+from hdfsstore.state.files import VersionId, file_name
 
 State = dict[bytes, bytes]
 Changes = Mapping[bytes, bytes | None]

@@ -3,7 +3,7 @@
 import pytest
 
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
-from hdfsstore.state.hdfs.files import Chain, StateFiles
+from hdfsstore.state.files import Chain, StateFiles
 
 
 def files(*names: str) -> StateFiles:

@@ -16,7 +16,7 @@ from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
-from hdfsstore.state.hdfs.files import StateFiles
+from hdfsstore.state.files import StateFiles
 from hdfsstore.state.hdfs.load import PartitionLoader
 from tests.unit.state.chains import State, pairs
 
@@ -152,7 +152,7 @@ def test_files_that_vanish_after_the_listing_are_listed_anew(
     (folder / f"{snapshots[-1]}.snapshot").unlink()
     listings = iter([stale, stale])
     fresh = StateFiles.list
-    monkeypatch.setattr(StateFiles, "list", lambda fs, path: next(listings, None) or fresh(fs, path))
+    monkeypatch.setattr(StateFiles, "list", lambda *args: next(listings, None) or fresh(*args))
     rows = [pair for window in loader(folder).load(LAST, pairs) for pair in window]
     assert dict(rows) == expected
 

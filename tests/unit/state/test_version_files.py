@@ -12,9 +12,9 @@ from hdfsstore.codecs import records
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
-from hdfsstore.state.hdfs.files import Chain, VersionId
+from hdfsstore.state.files import Chain, VersionId
 from hdfsstore.state.hdfs.load import PartitionLoader
-from hdfsstore.state.hdfs.version_files import LineageFiles, VersionFiles, read_version
+from hdfsstore.state.version_files import LineageFiles, VersionFiles, read_version
 from tests.unit.state.chains import Changes, State, Watched, pairs, row, write
 
 LOCAL = LocalFileSystem()

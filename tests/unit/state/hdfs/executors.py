@@ -9,7 +9,7 @@ from typing import Any
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.files import VersionId, file_name
+from hdfsstore.state.files import VersionId, file_name
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.provider import ReadStateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import Schema, struct_type

@@ -22,7 +22,7 @@ from hdfsstore.errors import (
     StateStoreError,
 )
 from hdfsstore.publish import publish
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
 
@@ -217,7 +217,8 @@ def test_nor_is_one_that_was_on_its_way(
         second()
         publish(*args, **options)
 
-    monkeypatch.setattr(f"hdfsstore.state.hdfs.{first}.publish", publish_second_before)
+    module = {"snapshots": "hdfs.snapshots", "commit": "commit"}[first]
+    monkeypatch.setattr(f"hdfsstore.state.{module}.publish", publish_second_before)
     write[first]()
     assert executors_v1.names("*.snapshot") == []
     assert read(executors_v1.open("third"), versions[3]) == {**rows_at(2), b"again": b"3"}

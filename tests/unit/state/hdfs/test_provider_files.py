@@ -13,8 +13,8 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from hdfsstore.codecs.lineage import LineageItem, fits
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.hdfs.commit import Committer
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.hdfs.commit import HdfsCommitter
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.loading import VersionLoader
 from hdfsstore.state.hdfs.reading import StoreReader
@@ -195,12 +195,12 @@ class ObjectStore:
 def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "bucket")
 
-    def process(host: str) -> tuple[Committer, VersionLoader]:
+    def process(host: str) -> tuple[HdfsCommitter, VersionLoader]:
         versions, counts = Versions(2), Counter[str]()
         reader = StoreReader(objects.filesystem, "state/0/0", RecordFormat())
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
         images = HeldImages(store_images, reader, lambda: None, counts)
-        committer = Committer(objects.filesystem, "state/0/0", RecordFormat(), None, 2, versions)
+        committer = HdfsCommitter(reader, 2, versions, None)
         return committer, VersionLoader(reader, versions, images, counts)
 
     committer, loader = process("one")
@@ -209,7 +209,7 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
         held = loader.load(version)
         transaction = held.tree.map.transaction(held.layer)
         transaction.put(b"k", b"%d" % number)
-        version = committer.commit(held, transaction.seal()).id
+        version = committer.commit(held, transaction.seal())
     assert objects.asked == {"PUT": 5}
     objects.asked.clear()
     held = process("two")[1].load(version)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.hdfs.store import HdfsStateStore
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil

@@ -18,9 +18,9 @@ from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
-from hdfsstore.state.hdfs.files import StateFiles, VersionId
+from hdfsstore.state.digest import FileDigest
+from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.reading import Loaded, StoreReader
-from hdfsstore.state.hdfs.versions import FileDigest
 from tests.unit.state.chains import Changes, State, Watched, row, write
 from tests.unit.state.chains import records as hand_made
 
@@ -166,7 +166,7 @@ def test_files_that_vanish_after_the_listing(tmp_path: Path, monkeypatch: pytest
     listings = iter([StateFiles.list(LOCAL, str(tmp_path))])
     (tmp_path / "3.snapshot").unlink()
     fresh = StateFiles.list
-    monkeypatch.setattr(StateFiles, "list", lambda fs, path: next(listings, None) or fresh(fs, path))
+    monkeypatch.setattr(StateFiles, "list", lambda *args: next(listings, None) or fresh(*args))
     loaded = load(tmp_path, 4, False)
     assert loaded.image_id == (2, None)
     assert rows(loaded) == state_at(4)

@@ -7,8 +7,8 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
-from hdfsstore.state.hdfs.retention import Retention, owned
+from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.retention import Retention, owned
 
 A, B, C = (str(uuid.UUID(int=i)) for i in (10, 11, 12))
 

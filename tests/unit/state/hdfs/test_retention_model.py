@@ -18,11 +18,11 @@ from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
-from hdfsstore.state.hdfs.files import VersionId, file_name
+from hdfsstore.state.files import VersionId, file_name
 from hdfsstore.state.hdfs.load import PartitionLoader
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
 from hdfsstore.state.hdfs.reading import StoreReader
-from hdfsstore.state.hdfs.retention import Retention
+from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.retention import Retention
 from tests.unit.state.chains import pairs, write
 
 LOCAL = LocalFileSystem()

@@ -18,7 +18,7 @@ import pytest
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import decode_records
-from hdfsstore.state.hdfs.files import VersionId
+from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.pace import Stopped
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at

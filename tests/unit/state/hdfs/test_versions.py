@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from hdfsstore._cext.versioned_map import Image, Layer, LayerBuilder, Merger
-from hdfsstore.state.hdfs.files import VersionId
-from hdfsstore.state.hdfs.versions import EMPTY, MAX_ATTEMPTS, FileDigest, HeldVersion, LayerTree, Versions
+from hdfsstore.state.digest import FileDigest
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
 from tests.unit.state.maps import records_of
 
 State = dict[bytes, bytes]

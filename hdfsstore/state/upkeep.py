@@ -5,38 +5,49 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
-from hdfsstore.state.hdfs.retention import Retention
-from hdfsstore.state.hdfs.snapshots import Snapshots
-from hdfsstore.state.hdfs.versions import Versions
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.lineages import Lineages
 from hdfsstore.state.maintenance import maintenance
+from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.pace import Pace, Stopped
+from hdfsstore.state.retention import Retention
 
 log = logging.getLogger(__name__)
+
+
+class Snapshots(Protocol):
+    """What makes snapshots."""
+
+    def run(self, now: float, step: Callable[[], None], /) -> list[VersionId]:
+        """Writes those that are due; returns the versions that have one now. `step` is called between two windows."""
 
 
 class Upkeep:
     """The maintenance of one provider. Threads share it: one runs, the others wait.
 
     Args:
-        clean_images: cleans the cache of local images.
+        lineage: what the version that the driver named last is built on, as far as that is known.
+        clean: cleans what lies on the local disk.
         metrics: counts what is done.
     """
 
     def __init__(
         self,
-        versions: Versions,
+        lineages: Lineages,
         snapshots: Snapshots,
         retention: Retention,
-        clean_images: Callable[[], None],
+        lineage: Callable[[VersionId], Sequence[VersionId]],
+        clean: Callable[[], None],
         metrics: MaintenanceMetrics,
     ) -> None:
-        self._versions = versions
+        self._lineages = lineages
         self._snapshots = snapshots
         self._retention = retention
-        self._clean_images = clean_images
+        self._lineage = lineage
+        self._clean = clean
         self._stopped = False
         self._metrics = metrics
         self.after_fork()
@@ -50,7 +61,7 @@ class Upkeep:
         self._one_run = threading.Lock()
 
     def run(self, now: float | None = None) -> None:
-        """Snapshots and images that are due, the clean-up, and the local images' own.
+        """Snapshots that are due, the clean-up, and the local disk's own.
 
         Args:
             now: on time.monotonic; None: it is asked.
@@ -71,8 +82,7 @@ class Upkeep:
         pace()
         for version_id in self._snapshots.run(now, pace):
             self._retention.note_snapshot(version_id)
-        confirmed = self._versions.confirmed
+        confirmed = self._lineages.confirmed
         if confirmed is not None:
-            lineages = (version.lineage for version in self._versions.held() if version.id == confirmed)
-            self._retention.run(confirmed, next(lineages, ()), pace)
-        self._clean_images()
+            self._retention.run(confirmed, self._lineage(confirmed), pace)
+        self._clean()

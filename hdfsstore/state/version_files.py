@@ -26,11 +26,11 @@ from pyarrow.fs import FileSystem
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
-from hdfsstore.codecs.records import FileKind, RecordFormat, Window, read_windows
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordFormat, Window, read_windows
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs import Input, open_input
 from hdfsstore.side_files import hadoop_name, spark_name
-from hdfsstore.state.hdfs.files import Chain, StateFiles, VersionId, file_name
+from hdfsstore.state.files import Chain, StateFiles, VersionId, file_name
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class VersionFiles(ABC):
         return read_windows(source, self._format, kind, self.path(version_id, kind))
 
     def path(self, version_id: VersionId, kind: FileKind) -> str:
-        return StateFiles.path_of(self._folder, version_id, kind)
+        return StateFiles.path_of(self._folder, version_id, kind, self._format.extensions)
 
 
 class ListedFiles(VersionFiles):
@@ -79,8 +79,13 @@ class ListedFiles(VersionFiles):
         return self._files.chain(self.version_id[0], below)
 
     def open(self, version_id: VersionId, kind: FileKind) -> Input:
-        sizes = self._files.sizes
-        return open_input(self._fs, self.path(version_id, kind), sizes, sizes.get(file_name(version_id, kind)))
+        sizes, name = self._files.sizes, file_name(version_id, kind, self._format.extensions)
+        return open_input(
+            self._fs,
+            self.path(version_id, kind),
+            sizes,
+            sizes.get(name),
+        )
 
 
 class LineageFiles(VersionFiles):
@@ -175,7 +180,7 @@ class LineageFiles(VersionFiles):
 
     def _missing(self, version_id: VersionId) -> StateStoreError:
         """Why there is no such delta: only now the folder is listed."""
-        files = StateFiles.list(self._fs, self._folder)
+        files = StateFiles.list(self._fs, self._folder, self._format.extensions)
         if version_id in files.snapshots:
             return BatchNotAvailableError(
                 f"there is no delta of version {_named(version_id)}, only a snapshot",
@@ -243,7 +248,7 @@ def read_version(
             warn_of_empty(folder)
         return _read_past_damage(ListedFiles(fs, listing, file_format, version_id), read)
 
-    return with_listing(fs, folder, version_id[0], read_listed)
+    return with_listing(fs, folder, version_id[0], read_listed, file_format.extensions)
 
 
 def _read_by_lineage(
@@ -257,10 +262,16 @@ def _read_by_lineage(
         return _read_past_damage(files, read)
 
 
-def with_listing(fs: FileSystem, folder: str, version: int, attempt: Callable[[StateFiles], T]) -> T:
+def with_listing(
+    fs: FileSystem,
+    folder: str,
+    version: int,
+    attempt: Callable[[StateFiles], T],
+    extensions: Extensions = DELTA_FILES,
+) -> T:
     """What `attempt` makes of a listing of the folder; listed anew where files vanish meanwhile."""
     for _ in range(LISTINGS):
-        listing = StateFiles.list(fs, folder)
+        listing = StateFiles.list(fs, folder, extensions)
         try:
             return attempt(listing)
         except FileNotFoundError as error:

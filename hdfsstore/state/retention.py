@@ -31,17 +31,17 @@ from typing import NamedTuple
 
 from pyarrow.fs import FileSystem, FileType
 
-from hdfsstore.codecs.records import FileKind
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import CorruptFileError
 from hdfsstore.fs import list_folder
 from hdfsstore.publish import TEMPORARY_NAME, remove
-from hdfsstore.state.hdfs.files import VersionId, file_name
-from hdfsstore.state.hdfs.metrics import MaintenanceMetrics
+from hdfsstore.state.files import VersionId, file_name
+from hdfsstore.state.metrics import MaintenanceMetrics
 
 log = logging.getLogger(__name__)
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_STATE_FILE = re.compile(rf"([1-9][0-9]*)(?:_({_UUID}))?\.(delta|snapshot)")
+_STATE_FILE = re.compile(rf"([1-9][0-9]*)(?:_({_UUID}))?\.([a-z]+)")
 _SIDE_FILE = ".crc"
 # With unique ids the folder is listed once a tenth of the retained versions has passed.
 _LISTINGS = 10
@@ -105,7 +105,7 @@ class Ancestry:
             try:
                 older = self._read_lineage(first)
             except FileNotFoundError:
-                raise Unresolved(f"the delta of {file_name(first, 'delta')} is missing") from None
+                raise Unresolved(f"the file with the changes of version {first[0]} ({first[1]}) is missing") from None
             except CorruptFileError as error:
                 raise Unresolved(str(error)) from error
             if older:
@@ -127,6 +127,7 @@ class Retention:
         verify: reads a snapshot to its end and raises CorruptFileError where it is damaged: one that another process
             wrote is not relied on before that.
         metrics: counts what is done.
+        extensions: of the files' names.
     """
 
     def __init__(
@@ -137,7 +138,9 @@ class Retention:
         read_lineage: Callable[[VersionId], Sequence[VersionId]],
         verify: Callable[[VersionId], None],
         metrics: MaintenanceMetrics,
+        extensions: Extensions = DELTA_FILES,
     ) -> None:
+        self._extensions = extensions
         self._fs = fs
         self._folder = folder
         self._keep = keep
@@ -153,7 +156,7 @@ class Retention:
 
     def note_snapshot(self, version_id: VersionId) -> None:
         """This provider has uploaded a snapshot."""
-        self._names.add(file_name(version_id, "snapshot"))
+        self._names.add(self._name(version_id, "snapshot"))
         self._sound.add(version_id)
 
     def run(self, confirmed: VersionId, lineage: Sequence[VersionId], step: Callable[[], None] = lambda: None) -> None:
@@ -172,7 +175,7 @@ class Retention:
         if oldest <= 0 or oldest == self._done:
             return
         self._look(oldest, confirmed)
-        files = [file for file in map(owned, self._names) if file is not None]
+        files = [file for file in map(self._owned, self._names) if file is not None]
         try:
             base, chain = self._chain(oldest, files)
         except Unresolved as why:
@@ -189,7 +192,7 @@ class Retention:
         try:
             return self._read_lineage(version_id)
         except FileNotFoundError:
-            if file_name(version_id, "snapshot") in self._names:
+            if self._name(version_id, "snapshot") in self._names:
                 return ()  # written instead of a delta, after versions without ids
             raise
 
@@ -200,7 +203,7 @@ class Retention:
             self._listed = oldest
             self._metrics.listings += 1
         else:
-            self._names.update(file_name(item, "delta") for item in self._ancestry.items())
+            self._names.update(self._name(item, "delta") for item in self._ancestry.items())
 
     def _chain(self, oldest: int, files: Collection[Owned]) -> tuple[int, set[VersionId]]:
         """The version that the chain of `oldest` begins at, 0 for the empty store, and the attempts in it."""
@@ -215,7 +218,7 @@ class Retention:
                 self._rely_on(item)
                 break
             if (item, "delta") not in there:
-                raise Unresolved(f"{file_name(item, 'delta')} is missing")
+                raise Unresolved(f"{self._name(item, 'delta')} is missing")
         if any(unique_id is None for _, unique_id in chain):
             # Written in format version 1 as far as one can see: an id of any of these versions could be the right one.
             other = next((file.name for file in files if file.id[1] and base <= file.id[0] <= oldest), None)
@@ -223,13 +226,19 @@ class Retention:
                 raise Unresolved(f"{other} has an id, and no lineage at hand tells whether it won")
         return base, chain
 
+    def _name(self, version_id: VersionId, kind: FileKind) -> str:
+        return file_name(version_id, kind, self._extensions)
+
+    def _owned(self, name: str) -> Owned | None:
+        return owned(name, self._extensions)
+
     def _rely_on(self, snapshot: VersionId) -> None:
         if snapshot in self._sound:
             return
         try:
             self._verify(snapshot)
         except FileNotFoundError:
-            raise Unresolved(f"{file_name(snapshot, 'snapshot')} vanished") from None
+            raise Unresolved(f"{self._name(snapshot, 'snapshot')} vanished") from None
         except CorruptFileError as error:
             raise Unresolved(str(error)) from error
         self._sound = {snapshot}
@@ -240,7 +249,7 @@ class Retention:
             remove(self._fs, [f"{self._folder}/{name}"], self._names)
             self._metrics.files_deleted += 1
         gone = set(names)
-        self._names = {name for name in self._names if (file := owned(name)) is None or file.name not in gone}
+        self._names = {name for name in self._names if (file := self._owned(name)) is None or file.name not in gone}
         if names:
             log.info("%s: deleted %d files, from %s to %s", self._folder, len(names), names[0], names[-1])
 
@@ -262,12 +271,13 @@ def obsolete(files: Iterable[Owned], base: int, chain: Collection[VersionId], ol
     return [name for _, name in sorted(doomed)]
 
 
-def owned(name: str) -> Owned | None:
+def owned(name: str, extensions: Extensions = DELTA_FILES) -> Owned | None:
     """What a name in a store's folder means; None where it is not a store's."""
     for base in _bases(name):
-        if match := _STATE_FILE.fullmatch(base):
-            return Owned(base, (int(match[1]), match[2]), "delta" if match[3] == "delta" else "snapshot", False)
-        if (match := TEMPORARY_NAME.fullmatch(base)) and (file := owned(match["name"])) is not None:
+        if (match := _STATE_FILE.fullmatch(base)) and match[3] in extensions:
+            kind: FileKind = "delta" if match[3] == extensions.delta else "snapshot"
+            return Owned(base, (int(match[1]), match[2]), kind, False)
+        if (match := TEMPORARY_NAME.fullmatch(base)) and (file := owned(match["name"], extensions)) is not None:
             return file._replace(name=base, temporary=True)
     return None
 

@@ -18,14 +18,14 @@ from typing import TypeAlias
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.codecs.lineage import UNIQUE_ID
-from hdfsstore.codecs.records import FileKind
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.fs import list_folder
 
 # A version's number and, in checkpoint format version 2, the unique id of the attempt that wrote it.
 VersionId: TypeAlias = tuple[int, str | None]
 
-_STATE_FILE = re.compile(rf"(\d+)(?:_({UNIQUE_ID.pattern}))?\.(delta|snapshot)")
+_STATE_FILE = re.compile(rf"(\d+)(?:_({UNIQUE_ID.pattern}))?\.([a-z]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +44,35 @@ class StateFiles:
         folder: its path.
         sizes: all names in it, side files too, and the size of each in bytes.
         snapshots, deltas: the versions that there are, with ids and without.
+        extensions: of their names.
     """
 
     folder: str
     sizes: dict[str, int]
     snapshots: frozenset[VersionId]
     deltas: frozenset[VersionId]
+    extensions: Extensions = DELTA_FILES
 
     @classmethod
-    def list(cls, fs: FileSystem, folder: str) -> StateFiles:
+    def list(cls, fs: FileSystem, folder: str, extensions: Extensions = DELTA_FILES) -> StateFiles:
         """Lists the folder; one that does not exist has no files."""
         infos = [info for info in list_folder(fs, folder) if info.type == FileType.File]
-        return cls.of(folder, {info.base_name: info.size or 0 for info in infos})
+        return cls.of(folder, {info.base_name: info.size or 0 for info in infos}, extensions)
 
     @classmethod
-    def of(cls, folder: str, sizes: dict[str, int]) -> StateFiles:
+    def of(cls, folder: str, sizes: dict[str, int], extensions: Extensions = DELTA_FILES) -> StateFiles:
         """A listing from names and sizes."""
         found: dict[FileKind, set[VersionId]] = {"delta": set(), "snapshot": set()}
         for name in sizes:
-            if parsed := parse_name(name):
+            if parsed := parse_name(name, extensions):
                 version_id, kind = parsed
                 found[kind].add(version_id)
-        return cls(folder, sizes, frozenset(found["snapshot"]), frozenset(found["delta"]))
+        return cls(folder, sizes, frozenset(found["snapshot"]), frozenset(found["delta"]), extensions)
 
     @staticmethod
-    def path_of(folder: str, version_id: VersionId, kind: FileKind) -> str:
+    def path_of(folder: str, version_id: VersionId, kind: FileKind, extensions: Extensions = DELTA_FILES) -> str:
         """Path of a version's delta or snapshot."""
-        return f"{folder}/{file_name(version_id, kind)}"
+        return f"{folder}/{file_name(version_id, kind, extensions)}"
 
     @property
     def empty(self) -> bool:
@@ -120,23 +122,24 @@ class StateFiles:
             )
         raise MissingFileError(
             f"version {version} needs this delta, and it is missing",
-            self.path_of(self.folder, (missing[-1], None), "delta"),
+            self.path_of(self.folder, (missing[-1], None), "delta", self.extensions),
             remedy="Restore the file, or read a version that does not need it",
         )
 
 
-def file_name(version_id: VersionId, kind: FileKind) -> str:
+def file_name(version_id: VersionId, kind: FileKind, extensions: Extensions = DELTA_FILES) -> str:
     """Name of a version's delta or snapshot."""
     version, unique_id = version_id
-    return f"{version}.{kind}" if unique_id is None else f"{version}_{unique_id}.{kind}"
+    extension = extensions.delta if kind == "delta" else extensions.snapshot
+    return f"{version}.{extension}" if unique_id is None else f"{version}_{unique_id}.{extension}"
 
 
-def parse_name(name: str) -> tuple[VersionId, FileKind] | None:
+def parse_name(name: str, extensions: Extensions = DELTA_FILES) -> tuple[VersionId, FileKind] | None:
     """What a file of that name is; None where it is no delta and no snapshot."""
     match = _STATE_FILE.fullmatch(name)
-    if match is None:
+    if match is None or match[3] not in extensions:
         return None
-    return (int(match[1]), match[2]), "delta" if match[3] == "delta" else "snapshot"
+    return (int(match[1]), match[2]), "delta" if match[3] == extensions.delta else "snapshot"
 
 
 def _oldest(snapshots: set[int]) -> str:
