@@ -105,6 +105,7 @@ class HdfsStateStoreProvider:
                 conf,
                 self.versions,
                 self.images,
+                self._loader.load,
                 self._loader.reload,
                 reader.is_unchanged,
                 self._done,

@@ -24,6 +24,7 @@ from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.lineages import EMPTY
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
 from hdfsstore.state.schedule import Schedule
@@ -40,6 +41,7 @@ class Snapshots:
     """What one provider's maintenance does for loads to come. One thread at a time.
 
     Args:
+        load: a version that is not held.
         reload: the same version from the checkpoint's files, as its image is damaged.
         is_unchanged: whether the file of a version is still the one of that digest.
     """
@@ -53,6 +55,7 @@ class Snapshots:
         conf: StateStoreConf,
         versions: Versions,
         images: HeldImages,
+        load: Callable[[VersionId], HeldVersion],
         reload: Callable[[HeldVersion], HeldVersion],
         is_unchanged: Callable[[VersionId, FileDigest | None], bool],
         metrics: MaintenanceMetrics,
@@ -64,10 +67,12 @@ class Snapshots:
         self._conf = conf
         self._versions = versions
         self._images = images
+        self._load = load
         self._reload = reload
         self._is_unchanged = is_unchanged
         self._metrics = metrics
         self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
+        self._loaded: VersionId | None = None  # the last version that was loaded only to look whether a snapshot is due
 
     def run(self, now: float, step: Step) -> list[VersionId]:
         """Writes the snapshots that are due, or else an image if that is.
@@ -79,11 +84,26 @@ class Snapshots:
         Returns:
             The versions that have a snapshot now.
         """
-        due = self._schedule.due(now, self._versions.held())
+        due = self._schedule.due(now, self._at_hand())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
         if not due and (grown := self._grown()) is not None:
             self._work(grown, step, upload=False, install=True)
         return uploaded
+
+    def _at_hand(self) -> list[HeldVersion]:
+        """What is held; where memory retains too little, with the version that the driver named last, once each."""
+        held = self._versions.held()
+        confirmed = self._versions.confirmed
+        if confirmed is None or confirmed in (EMPTY, self._loaded):
+            return held
+        if any(version.id == confirmed or version.id[0] == confirmed[0] + 1 for version in held):
+            return held
+        self._loaded = confirmed
+        try:
+            return [*held, self._load(confirmed)]
+        except StateStoreError:
+            log.warning("%s: no snapshot of version %d, which is not there", self._folder, confirmed[0], exc_info=True)
+            return held
 
     def _grown(self) -> HeldVersion | None:
         """The version that the driver named last, if too much was committed since its image."""

@@ -87,6 +87,19 @@ def test_a_version_that_was_loaded_gets_its_snapshot_too(any_executors: Executor
     assert snapshots(any_executors) == [5]
 
 
+def test_so_does_one_where_memory_retains_none(any_executors: Executors) -> None:
+    provider = any_executors.open(
+        min_deltas_for_snapshot=3, max_versions_to_retain_in_memory=0, min_versions_to_retain=2
+    )
+    version = EMPTY
+    for _ in range(12):
+        version = commit(provider, version)
+        provider.do_maintenance()
+    assert snapshots(any_executors) == [8]
+    assert len(any_executors.names("*.delta")) == 5
+    assert read(any_executors.open("elsewhere"), version) == rows_at(12)
+
+
 def test_who_only_reads_writes_nothing(any_executors: Executors) -> None:
     versions = chain(any_executors.open(), 5)
     before = any_executors.names()
