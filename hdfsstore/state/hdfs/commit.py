@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 
 from hdfsstore._cext.versioned_map import Layer, Merger, PrefixPlan
@@ -18,14 +20,21 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     Args:
         prefix: what prefix scans go by.
+        counts: where full snapshots are counted.
     """
 
     def __init__(
-        self, files: VersionReader, checkpoint_format_version: int, versions: Versions, prefix: PrefixPlan | None
+        self,
+        files: VersionReader,
+        checkpoint_format_version: int,
+        versions: Versions,
+        prefix: PrefixPlan | None,
+        counts: Counter[str],
     ) -> None:
         super().__init__(files, checkpoint_format_version, versions)
         self._versions = versions
         self._prefix = prefix
+        self._counts = counts
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
@@ -46,6 +55,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")
+        self._counts["forceSnapshotCount"] += 1
         self._versions.note_snapshot(version_id)
         tree = LayerTree(merger.finish(), version_id)
         self._versions.add(HeldVersion(version_id, tree, 0, (), digest, committed=True))

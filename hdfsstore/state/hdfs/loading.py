@@ -156,6 +156,7 @@ class VersionLoader:
 
     def _from_files(self, wanted: VersionId) -> HeldVersion:
         loaded = self._reader.version(wanted)
+        self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id)
         tree = LayerTree(loaded.image, loaded.image_id)

@@ -91,7 +91,7 @@ class HdfsStateStoreProvider:
         self.images = HeldImages(
             self._cache.store(store_id, prefix), reader, partial(query_id_of, fs, root), self._counts
         )
-        self._committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, prefix)
+        self._committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, prefix, self._counts)
         self._loader = VersionLoader(reader, self.versions, self.images, self._counts)
         self._done = MaintenanceMetrics()
         keep = conf.min_versions_to_retain
@@ -211,6 +211,8 @@ _ZERO = dict.fromkeys(
     (
         "loadedMapCacheHitCount",
         "loadedMapCacheMissCount",
+        "numSnapshotsAutoRepaired",
+        "forceSnapshotCount",
         "localImageHitCount",
         "localImagesDamaged",
     ),

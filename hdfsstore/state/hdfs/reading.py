@@ -41,12 +41,14 @@ class Loaded:
     Attributes:
         image, image_id, digest: the snapshot that it begins with, or the empty store.
         deltas: what follows, oldest first.
+        repaired: whether a damaged snapshot was passed over.
     """
 
     image: Image
     image_id: VersionId
     digest: FileDigest | None
     deltas: list[Delta]
+    repaired: bool
 
 
 class StoreReader(VersionReader):
@@ -73,7 +75,13 @@ class StoreReader(VersionReader):
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: a delta is damaged, or every snapshot is.
         """
-        return read_version(self.fs, self.folder, self.format, version_id, self._version)
+        tried: set[VersionId | None] = set()
+
+        def read(files: VersionFiles, chain: Chain) -> Loaded:
+            tried.add(chain.snapshot)
+            return self._version(files, chain, repaired=len(tried) > 1)
+
+        return read_version(self.fs, self.folder, self.format, version_id, read)
 
     def delta(self, version_id: VersionId) -> Delta:
         """One delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
@@ -104,14 +112,14 @@ class StoreReader(VersionReader):
         """The files of a version without an id, by a listing."""
         return StateFiles.list(self.fs, self.folder).chain(version)
 
-    def _version(self, files: VersionFiles, chain: Chain) -> Loaded:
+    def _version(self, files: VersionFiles, chain: Chain, repaired: bool) -> Loaded:
         image, digest, before = self.empty(), None, chain.deltas[:0]
         if chain.snapshot is not None:
             with self.digested(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
                 image = self._image(files.windows(source, chain.snapshot, "snapshot"))
                 digest = source.finish()
             before = (chain.snapshot,)
-        loaded = Loaded(image, chain.snapshot or EMPTY, digest, [])
+        loaded = Loaded(image, chain.snapshot or EMPTY, digest, [], repaired)
         for i, version_id in enumerate(chain.deltas):
             with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
                 layer = self._layer(files.windows(source, version_id, "delta"))

@@ -297,6 +297,16 @@ def test_metrics_by_sparks_names(any_executors: Executors) -> None:
     assert metrics["SnapshotLastUploaded.partition_0_default"] == -1
 
 
+def test_a_snapshot_that_was_passed_over_is_counted(any_executors: Executors) -> None:
+    provider = any_executors.open(min_deltas_for_snapshot=0)
+    versions = chain(provider, 2)
+    provider.do_maintenance()
+    spoil(any_executors.path(versions[2], "snapshot"))
+    elsewhere = any_executors.open("elsewhere")
+    assert read(elsewhere, versions[2]) == rows_at(2)
+    assert (provider.metrics["numSnapshotsAutoRepaired"], elsewhere.metrics["numSnapshotsAutoRepaired"]) == (0, 1)
+
+
 def test_rows_need_a_schema_and_a_prefix_the_keys(executors: Executors) -> None:
     keys = pa.RecordBatch.from_pydict({"a": [1]})
     store = executors.open().get_store(0)

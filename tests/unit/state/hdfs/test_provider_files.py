@@ -100,6 +100,7 @@ def test_the_first_version_after_a_switch_is_a_full_snapshot(tmp_path: Path, for
     provider = executors.open("switched", checkpoint_format_version=formats[1])
     versions += chain(provider, 1, versions[3])[1:]
     assert executors.names() == [*before, executors.path(versions[4], "snapshot").name]
+    assert provider.metrics["forceSnapshotCount"] == 1
     for name in before:
         (executors.folder / name).unlink()
     versions += chain(provider, 2, versions[4])[1:]
@@ -200,7 +201,7 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
         reader = StoreReader(objects.filesystem, "state/0/0", RecordFormat())
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
         images = HeldImages(store_images, reader, lambda: None, counts)
-        committer = HdfsCommitter(reader, 2, versions, None)
+        committer = HdfsCommitter(reader, 2, versions, None, counts)
         return committer, VersionLoader(reader, versions, images, counts)
 
     committer, loader = process("one")
