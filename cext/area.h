@@ -24,10 +24,8 @@
 
 #if defined(__GNUC__)
 #define area_prefetch(p) __builtin_prefetch(p)
-#define area_prefetch_to_write(p) __builtin_prefetch((p), 1)
 #else
 #define area_prefetch(p) ((void)(p))
-#define area_prefetch_to_write(p) ((void)(p))
 #endif
 
 typedef struct {

@@ -13,4 +13,3 @@ cdef extern from "area.h" nogil:
     bint area_need(Area* area, int64_t size) noexcept
     bint area_zeroed(Area* area, int64_t size) noexcept
     void area_prefetch(const void* p) noexcept
-    void area_prefetch_to_write(const void* p) noexcept

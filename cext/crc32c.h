@@ -101,14 +101,23 @@ static inline void crc32c_three(uint32_t crcs[3], const uint8_t *p, size_t n) {
     crcs[0] = (uint32_t)a, crcs[1] = (uint32_t)b, crcs[2] = (uint32_t)c;
 }
 
-/* The crc after 4,096 more zero bytes: its product with x^(8 * 4096) modulo the polynomial. */
-static inline uint32_t crc32c_after_4096_zeros(uint32_t crc) {
+/* The crc after so many more zero bytes: its product with a power of x modulo the polynomial. */
+#define CRC32C_AFTER_4096_ZEROS 0x35D73A62u /* x^(8 * 4096) */
+#define CRC32C_AFTER_1360_ZEROS 0xD6A79573u /* x^(8 * 1360) */
+
+static inline uint32_t crc32c_times(uint32_t crc, uint32_t factor) {
     uint32_t product = 0;
-    for (uint32_t factor = 0x35D73A62u; factor; factor <<= 1) {
+    for (; factor; factor <<= 1) {
         product ^= crc & (0u - (factor >> 31));
         crc = crc >> 1 ^ (0x82F63B78u & (0u - (crc & 1)));
     }
     return product;
+}
+
+static inline uint32_t crc32c_in_three(uint32_t crc, const uint8_t *p, size_t n, uint32_t after_n_zeros) {
+    uint32_t crcs[3] = {crc, 0, 0};
+    crc32c_three(crcs, p, n);
+    return crc32c_times(crc32c_times(crcs[0], after_n_zeros) ^ crcs[1], after_n_zeros) ^ crcs[2];
 }
 #endif
 
@@ -117,11 +126,9 @@ static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
     crc = ~crc;
 #ifdef CRC32C_WORD
     if (crc32c_has_instruction()) {
-        for (; n >= 3 * 4096; p += 3 * 4096, n -= 3 * 4096) {
-            uint32_t crcs[3] = {crc, 0, 0};
-            crc32c_three(crcs, p, 4096);
-            crc = crc32c_after_4096_zeros(crc32c_after_4096_zeros(crcs[0]) ^ crcs[1]) ^ crcs[2];
-        }
+        for (; n >= 3 * 4096; p += 3 * 4096, n -= 3 * 4096) crc = crc32c_in_three(crc, p, 4096, CRC32C_AFTER_4096_ZEROS);
+        /* A block of 4,096 bytes, as images have them. */
+        if (n >= 3 * 1360) crc = crc32c_in_three(crc, p, 1360, CRC32C_AFTER_1360_ZEROS), p += 3 * 1360, n -= 3 * 1360;
         return ~crc32c_by_instruction(crc, p, n);
     }
 #endif

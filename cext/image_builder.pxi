@@ -140,6 +140,7 @@ cdef bint finish_image(Image image, int64_t size, int64_t count, Fault* fault) n
     image.view.records = image.records_area.data
     image.records_size = size + 4
     image.num_keys = live
+    set_typical_size(&image.view, live)
     return True
 
 

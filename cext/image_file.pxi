@@ -127,7 +127,8 @@ cdef Image open_image(buffer, str path, prefix):
         raise MemoryError
     image.view = ImageView(
         p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, load_le64(p + 24),
-        load_le32(p + 64), p + sections.index_at, sections.index_at, length - sections.index_at,
+        load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
         p + sections.crcs_at, image.checked_area.data,
     )
+    set_typical_size(&image.view, num_keys)
     return image

@@ -115,7 +115,7 @@ cdef inline void table_add(
 cdef inline void table_start(const Table* table, Lookup* key) noexcept nogil:
     """Goes to the first slot where the key may be, and asks for it."""
     key.at = table_home(table, key.hash)
-    area_prefetch_to_write(table.slots.data + 8 * key.at)
+    area_prefetch(table.slots.data + 8 * key.at)
 
 
 cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:

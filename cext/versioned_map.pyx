@@ -55,9 +55,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import pyarrow as pa
 
-from area cimport (
-    Area, area_free, area_need, area_prefetch, area_prefetch_to_write, area_resize, area_zeroed,
-)
+from area cimport Area, area_free, area_need, area_prefetch, area_resize, area_zeroed
 from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes

@@ -39,7 +39,7 @@ def test_is_the_definition_at_every_length_and_alignment(checksum, data, value, 
     assert checksum(memoryview(data)[start:], value) == bitwise(data[start:], value)
 
 
-@pytest.mark.parametrize("size", [12_287, 12_288, 12_289, 3 * 12_288 + 17, 100_000])
+@pytest.mark.parametrize("size", [4_079, 4_080, 4_096, 12_287, 12_288, 12_289, 3 * 12_288 + 17, 100_000])
 def test_long_input_goes_through_three_streams(size):
     data = bytes(i * i % 251 for i in range(size))
     assert crc32c(data) == crc32c_portable(data) == crc32c(data[777:], crc32c(data[:777]))
