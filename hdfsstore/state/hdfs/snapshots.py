@@ -24,7 +24,7 @@ from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
-from hdfsstore.state.lineages import EMPTY
+from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
 from hdfsstore.state.schedule import Schedule
@@ -108,7 +108,7 @@ class Snapshots:
     def _grown(self) -> HeldVersion | None:
         """The version that the driver named last, if too much was committed since its image."""
         held = next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
-        if held is None or not held.deltas():
+        if held is None or not (held.deltas() or held.tree.num_layers > 2 * MAX_ATTEMPTS):
             return None
         image = max(held.tree.image.nbytes, _SMALL_IMAGE)
         return held if held.tree.map.nbytes > self._conf.image_overlay_share * image else None
@@ -127,7 +127,10 @@ class Snapshots:
         merger = Merger(version.tree.image, layers, prefix=self._prefix) if layers else None
         records = _records(version.tree.image, step) if merger is None else merged(merger, step)
         uploaded = upload and self._uploaded(version, records)
-        if install and merger is not None:
+        if install and merger is None:  # the image stays, and what was committed on it and is held no more goes
+            tree = version.tree
+            self._versions.install(tree.image, tree.image_id, tree.image)
+        elif install and merger is not None:
             for _ in records:
                 continue  # what nobody has taken
             image = merger.finish()

@@ -41,6 +41,11 @@ class LayerTree:
         self._layers[number] = parent, version_id, layer
         return number
 
+    @property
+    def num_layers(self) -> int:
+        """How many there are, of versions that are held no more too."""
+        return len(self._layers)
+
     def path(self, layer: int) -> list[tuple[int, VersionId, Layer]]:
         """What leads from the image, exclusive, to `layer`: numbers, versions and deltas, oldest first."""
         path = []

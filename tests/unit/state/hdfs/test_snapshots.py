@@ -288,6 +288,21 @@ class TestImages:
         assert read(provider, version) == self.updates(1)
 
 
+def test_attempts_that_are_held_no_more_leave_memory(any_executors: Executors) -> None:
+    provider = any_executors.open(image_overlay_share=0)
+    base = chain(provider, 1)[-1]
+    provider.get_store(*base).abort()
+    provider.do_maintenance()
+    sizes = []
+    for _ in range(4):
+        for _ in range(100):
+            attempt = commit(provider, base, {b"of an attempt": b"x" * 10_000})
+        provider.do_maintenance()
+        sizes.append(provider.metrics["memoryUsedBytes"])
+        assert read(provider, attempt) == {**rows_at(1), b"of an attempt": b"x" * 10_000}
+    assert max(sizes) < 20 * 10_000
+
+
 class TestMeanwhile:
     """What happens between two windows of a run."""
 
