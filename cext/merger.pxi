@@ -1,18 +1,30 @@
-# Merging an image and the layers on top of it to a new image: what a snapshot is made of.
+# Merging an image and the layers on top of it: to a snapshot's records, and to a new image.
 #
 # The layers say which records hold, each key's newest; looking up their keys in the image tells which of its records
 # are dead. So the cost of deciding is that of the updates, and the image itself is copied in runs between dead records,
-# neither parsed nor hashed.
+# neither parsed nor hashed. A snapshot's records pass through one window that stays in the cache, and take no memory.
 
 cdef enum:
     MERGE_RECORDS = 8192        # what a step decides at most
-    MERGE_BYTES = 1 << 20       # what a step copies at most, unless a record is larger
+    MERGE_BYTES = 1 << 20       # what a step copies at most
     SIZE_BITS = 64 - OFFSET_BITS
     LARGE = (1 << SIZE_BITS) - 1
 
 
+cdef const uint8_t* END_MARK = b"\xff\xff\xff\xff"
+
+cdef struct Cursor:             # where in the merged records somebody is
+    const uint8_t* run          # what comes next, and its size
+    int64_t left
+    int64_t at                  # what comes after that: offset in the image, number in `dead`, node
+    int64_t next_dead
+    int64_t next_node
+    bint in_image               # whether the run is the image's
+    bint ended                  # whether the run is the end mark
+
+
 cdef class Merger:
-    """Makes one image of what the last of some layers holds, step by step; nothing that it reads changes meanwhile.
+    """Merges what the last of some layers holds, step by step; nothing that it reads changes meanwhile.
 
     Args:
         base: the image below the layers.
@@ -28,9 +40,10 @@ cdef class Merger:
     cdef int64_t layer, at      # the next record to decide: the layer, the offset in it; the layers after that are done
     cdef int64_t num_dead, num_puts
     cdef int64_t size           # of the new records, without the end mark
-    cdef int64_t filled         # what is there of them
-    cdef int64_t from_, next_dead, next_node    # what to copy next: offset in the image, number in `dead`, node
-    cdef bint decided, ended
+    cdef Area window            # that `read` gives
+    cdef Cursor reading, building
+    cdef int64_t built          # bytes of the new image's records
+    cdef bint decided, finished
 
     def __init__(self, Image base not None, layers, *, prefix=None):
         cdef Layer layer
@@ -58,51 +71,87 @@ cdef class Merger:
         table_free(&self.table)
         area_free(&self.layer_records)
         area_free(&self.dead)
+        area_free(&self.window)
 
-    def step(self):
-        """Does some milliseconds' work without the GIL.
+    def read(self):
+        """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
 
         Returns:
-            What this appended to the new image's records, end mark included, as a pyarrow.Buffer that is good until
-            `finish`; it may be empty. None when all is done.
+            A pyarrow.Buffer that is good until the next call; it may be empty. The end mark comes last, then None.
 
         Raises:
             ImageDamagedError: a block of the image does not match its checksum.
         """
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t before = self.filled
-        cdef Layer layer = None
-        if self.ended:
+        cdef int64_t size = 0
+        if self.reading.ended and self.reading.left == 0:
             return None
-        if self.layer < len(self.layers):
+        if not self.prepare():
+            if self.window.data == NULL and not area_need(&self.window, MERGE_BYTES):
+                raise MemoryError
+            with nogil:
+                size = self.fill(&self.reading, self.window.data, MERGE_BYTES, &fault)
+            if fault.kind != NONE:
+                raise failure(&fault, self.base.path)
+        return pa.foreign_buffer(<uintptr_t> self.window.data, size, self)
+
+    def build(self):
+        """Does some milliseconds' work without the GIL towards a new image of the merged records.
+
+        Returns:
+            Whether there is more to do.
+
+        Raises:
+            ImageDamagedError: a block of the image does not match its checksum.
+        """
+        cdef Fault fault = Fault(NONE, 0)
+        cdef int64_t size = 0
+        if self.finished or self.image is None:
+            return False
+        if self.prepare():
+            return True
+        with nogil:
+            if self.image.records_area.data != NULL or area_need(&self.image.records_area, self.size + 4):
+                size = min(self.size + 4 - self.built, MERGE_BYTES)
+                size = self.fill(&self.building, self.image.records_area.data + self.built, size, &fault)
+                self.built += size
+                if size == 0 and fault.kind == NONE:
+                    self.finished = self.is_whole(&fault) and finish_image(
+                        self.image, self.size, self.base.num_keys - self.num_dead + self.num_puts, &fault
+                    )
+            else:
+                fault.kind = OUT_OF_MEMORY
+        if fault.kind != NONE:
+            raise failure(&fault, self.base.path)
+        return not self.finished
+
+    def finish(self):
+        """The image, when `build` has returned False. Ends the merger."""
+        image = self.image
+        if not self.finished or image is None:
+            raise ValueError("the image is not built yet, or was given away")
+        self.image = None
+        return image
+
+    cdef bint prepare(self) except -1:
+        """Decides some records. False: all are decided."""
+        cdef Fault fault = Fault(NONE, 0)
+        cdef Layer layer
+        if self.decided:
+            return False
+        if self.layer == len(self.layers):
+            with nogil:
+                self.settle(&fault)
+        else:
             layer = self.layers[self.layer]
             with nogil:
                 self.decide(layer, &fault)
             if self.at == layer.size - 4:
                 self.layer += 1
                 self.at = 0
-        elif not self.decided:
-            with nogil:
-                self.settle(&fault)
-        else:
-            with nogil:
-                self.copy(&fault)
         if fault.kind != NONE:
             raise failure(&fault, self.base.path)
-        return pa.foreign_buffer(<uintptr_t> (self.image.records_area.data + before), self.filled - before, self.image)
-
-    def finish(self):
-        """The image. Ends the merger; call it when `step` has returned None."""
-        cdef Image image = self.image
-        cdef Fault fault = Fault(NONE, 0)
-        if not self.ended or image is None:
-            raise ValueError("the merger has not come to its end, or is finished")
-        self.image = None
-        with nogil:
-            finish_image(image, self.size, self.base.num_keys - self.num_dead + self.num_puts, &fault)
-        if fault.kind != NONE:
-            raise failure(&fault, None)
-        return image
+        return True
 
     cdef void decide(self, Layer layer, Fault* fault) noexcept nogil:
         """Enters records of a layer whose keys no newer layer has, and finds the image's records of these keys."""
@@ -173,54 +222,71 @@ cdef class Merger:
         return record.size
 
     cdef void settle(self, Fault* fault) noexcept nogil:
-        """Knows all that goes into the new image, and makes room for it."""
-        if self.size < 0 or not sort_dead(&self.dead, self.num_dead, self.base.view.end) or not area_resize(
-            &self.image.records_area, self.size + 4
-        ):
+        """All is known that goes into the merged records."""
+        if self.size < 0 or not sort_dead(&self.dead, self.num_dead, self.base.view.end):
             fault.kind = OUT_OF_MEMORY
             return
         self.decided = True
 
-    cdef void copy(self, Fault* fault) noexcept nogil:
-        """Copies a window: of the image what is not dead, then of the layers what holds, then the end mark."""
+    cdef int64_t fill(self, Cursor* cursor, uint8_t* out, int64_t room, Fault* fault) noexcept nogil:
+        """Copies what comes next, and returns its size: less than `room` only at the end."""
+        cdef int64_t filled = 0, size
+        while filled < room and (cursor.left or self.next_run(cursor, fault)):
+            size = min(cursor.left, room - filled)
+            if cursor.in_image and not touch(&self.base.view, cursor.run, size, fault):
+                return 0
+            memcpy(out + filled, cursor.run, size)
+            filled += size
+            cursor.run += size
+            cursor.left -= size
+        return filled
+
+    cdef bint is_whole(self, Fault* fault) noexcept nogil:
+        """Whether what was copied is what was counted; not so where the index has named a record twice."""
+        if self.building.ended and self.building.left == 0 and self.built == self.size + 4:
+            return True
+        return bad_record(&self.base.view, self.building.at, fault)
+
+    cdef bint next_run(self, Cursor* cursor, Fault* fault) noexcept nogil:
+        """Of the image what is not dead, then of the layers what holds, then the end mark. False: a fault, or no more."""
         cdef Record record
         cdef const ImageView* view = &self.base.view
         cdef const uint64_t* dead = <const uint64_t*> self.dead.data
         cdef Node* node
-        cdef int64_t stop = self.filled + MERGE_BYTES, run, next_dead, size
-        while self.from_ < view.end and self.filled < stop:
-            next_dead = view.end
-            if self.next_dead < self.num_dead:
-                next_dead = <int64_t> (dead[self.next_dead] >> SIZE_BITS)
-            run = min(next_dead - self.from_, MERGE_BYTES)
-            if run < 0 or run > self.size - self.filled:  # the index has named what is no record
-                bad_record(view, self.from_, fault)
-                return
-            if run:
-                if not touch(view, view.records + self.from_, run, fault):
-                    return
-                memcpy(self.image.records_area.data + self.filled, view.records + self.from_, run)
-                self.filled += run
-                self.from_ += run
-                continue
-            size = dead[self.next_dead] & LARGE
+        cdef int64_t stop, size
+        cursor.in_image = cursor.at < view.end
+        while cursor.at < view.end:
+            stop = view.end
+            if cursor.next_dead < self.num_dead:
+                stop = <int64_t> (dead[cursor.next_dead] >> SIZE_BITS)
+            if stop < cursor.at:  # the index has named what is no record
+                return bad_record(view, stop, fault)
+            if stop > cursor.at:
+                cursor.run = view.records + cursor.at
+                cursor.left = stop - cursor.at
+                cursor.at = stop
+                return True
+            size = dead[cursor.next_dead] & LARGE
             if size == LARGE:
-                if not image_record(view, self.from_, &record, fault):
-                    return
+                if not image_record(view, cursor.at, &record, fault):
+                    return False
                 size = record.size
-            self.from_ += size
-            self.next_dead += 1
-        while self.next_node < self.table.count and self.filled < stop:
-            node = node_of(&self.table, self.next_node)
-            self.next_node += 1
+            cursor.at += size
+            cursor.next_dead += 1
+        cursor.in_image = False
+        while cursor.next_node < self.table.count:
+            node = node_of(&self.table, cursor.next_node)
+            cursor.next_node += 1
             if node.at & 1 == 0:
-                read_record(node_record(&self.table, node), self.table.row_checksums, &record)
-                memcpy(self.image.records_area.data + self.filled, node_record(&self.table, node), record.size)
-                self.filled += record.size
-        if self.from_ == view.end and self.next_node == self.table.count:
-            write_size(self.image.records_area.data + self.filled, -1)
-            self.filled += 4
-            self.ended = True
+                cursor.run = node_record(&self.table, node)
+                cursor.left = self.size_of_node(node)
+                return True
+        if cursor.ended:
+            return False
+        cursor.ended = True
+        cursor.run = END_MARK
+        cursor.left = 4
+        return True
 
 
 cdef bint sort_dead(Area* area, int64_t count, int64_t limit) noexcept nogil:

@@ -56,22 +56,27 @@ class ImageBuilder:
 
 @final
 class Merger:
-    """Makes one image of what the last of some layers holds, window by window, while others go on."""
+    """Merges what the last of some layers holds, window by window, while others go on."""
 
     def __init__(self, base: Image, layers: Sequence[Layer], *, prefix: PrefixPlan | None = None) -> None:
         """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format."""
-    def step(self) -> pa.Buffer | None:
-        """Does some milliseconds' work without the GIL.
+    def read(self) -> pa.Buffer | None:
+        """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
 
         Returns:
-            What it appended to the new image's records, end mark included; it may be empty, and is good until `finish`.
-            None when all is done.
+            A buffer that is good until the next call; it may be empty. The end mark comes last, then None.
+
+        Raises:
+            ImageDamagedError: a block of the image is damaged.
+        """
+    def build(self) -> bool:
+        """Does some milliseconds' work without the GIL towards an image of them; returns whether there is more to do.
 
         Raises:
             ImageDamagedError: a block of the image is damaged.
         """
     def finish(self) -> Image:
-        """The image, when `step` has returned None; ValueError before that."""
+        """The image, when `build` has returned False; ValueError before that."""
 
 @final
 class Layer:

@@ -131,8 +131,8 @@ class Snapshots:
             tree = version.tree
             self._versions.install(tree.image, tree.image_id, tree.image)
         elif install and merger is not None:
-            for _ in records:
-                continue  # what nobody has taken
+            while merger.build():
+                step()
             image = merger.finish()
             mapped = self._images.write(version, image)
             self._versions.install(mapped or image, version.id, layers[-1])
@@ -184,7 +184,7 @@ class Snapshots:
 
 def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:
     """The records of what is being merged, end mark included."""
-    while (window := merger.step()) is not None:
+    while (window := merger.read()) is not None:
         if window.size:
             yield window
         step()

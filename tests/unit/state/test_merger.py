@@ -27,8 +27,10 @@ def merged(base, layers):
     """The image, and all windows of its records."""
     merger = Merger(base, layers)
     windows = []
-    while (window := merger.step()) is not None:
+    while (window := merger.read()) is not None:
         windows.append(bytes(window))
+    while merger.build():
+        pass
     return merger.finish(), b"".join(windows)
 
 
@@ -72,11 +74,30 @@ def test_windows_are_bounded_and_there_are_many():
     base = image_of({struct.pack(">q", i): bytes(100) for i in range(100_000)})
     merger = Merger(base, [layer_of([(struct.pack(">q", i), bytes(100)) for i in range(0, 100_000, 2)])])
     sizes = []
-    while (window := merger.step()) is not None:
+    while (window := merger.read()) is not None:
         sizes.append(window.size)
-    assert max(sizes) <= 2 << 20
+    assert max(sizes) <= 1 << 20
     assert len([size for size in sizes if size]) >= 10
     assert len([size for size in sizes if not size]) >= 6, "deciding takes steps of its own"
+    steps = 0
+    while merger.build():
+        steps += 1
+    assert steps >= 10
+
+
+def test_an_image_is_built_whether_the_records_were_read_or_not():
+    state = {struct.pack(">q", i): bytes(100) for i in range(50_000)}
+    layer = layer_of([(struct.pack(">q", i), None) for i in range(0, 50_000, 2)])
+    images = []
+    for reads in (0, 3, 8, 1000):
+        merger = Merger(image_of(state), [layer])
+        for _ in range(reads):
+            merger.read()
+        while merger.build():
+            merger.read()
+        images.append(bytes(merger.finish().records))
+    assert len(images[0]) == 25_000 * 116 + 4
+    assert images[1:] == images[:1] * 3
 
 
 def test_nothing_is_left():
@@ -116,11 +137,17 @@ def test_misuse():
     with pytest.raises(ValueError, match="checksums"):
         Merger(base, [layer_of([(b"a", b"2")], row_checksums=True)])
     merger = Merger(base, [])
-    with pytest.raises(ValueError, match="end"):
+    with pytest.raises(ValueError, match="not built"):
         merger.finish()
-    while merger.step() is not None:
+    while merger.read() is not None:
         pass
-    assert merger.step() is None
+    assert merger.read() is None
+    with pytest.raises(ValueError, match="not built"):
+        merger.finish()
+    while merger.build():
+        pass
+    assert not merger.build()
     merger.finish()
-    with pytest.raises(ValueError, match="finished"):
+    assert not merger.build()
+    with pytest.raises(ValueError, match="given away"):
         merger.finish()

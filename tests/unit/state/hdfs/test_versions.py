@@ -64,7 +64,7 @@ def image_of(version: HeldVersion) -> tuple[Image, Layer | Image]:
     if not layers:
         return version.tree.image, version.tree.image
     merger = Merger(version.tree.image, layers)
-    while merger.step() is not None:
+    while merger.build():
         continue
     return merger.finish(), layers[-1]
 
