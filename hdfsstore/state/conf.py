@@ -59,7 +59,14 @@ class StateStoreConf:
             raise ValueError(f"checkpoint_format_version is 1 or 2, not {self.checkpoint_format_version}")
         if self.min_versions_to_retain < 1:
             raise ValueError(f"min_versions_to_retain is at least 1, not {self.min_versions_to_retain}")
-        for name in ("min_deltas_for_snapshot", "max_versions_to_retain_in_memory", "maintenance_interval"):
+        for name in (
+            "min_deltas_for_snapshot",
+            "max_versions_to_retain_in_memory",
+            "maintenance_interval",
+            "local_dir_max_bytes",
+            "image_overlay_share",
+            "max_record_bytes",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is not negative, as {getattr(self, name)} is")
         object.__setattr__(self, "compression_codec", canonical_codec(self.compression_codec))

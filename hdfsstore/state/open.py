@@ -24,7 +24,7 @@ def open_provider(
     value_schema: Schema | None = None,
     num_cols_prefix_key: int = 0,
 ) -> StateStoreProvider:
-    """Opens one partition of a store. Nothing is read or written before a version is asked for.
+    """Opens one partition of a store. Nothing is read or written in the checkpoint before a version is asked for.
 
     Args:
         store_id: which store and partition.

@@ -100,8 +100,10 @@ class BatchCodec:
         return self._known().arrow_type
 
     def encode(self, batch: pa.RecordBatch) -> BinaryRows:
-        """The rows of a batch with the schema's columns."""
+        """The rows of a batch with the schema's columns. TypeError: it is none, but a table, say."""
         codec = self._known()
+        if not isinstance(batch, pa.RecordBatch):
+            raise TypeError(f"a pyarrow.RecordBatch of {self._part}s is needed, not {type(batch).__name__}")
         try:
             return codec.encode(batch.to_struct_array())
         except SchemaMismatchError as error:

@@ -105,3 +105,9 @@ def test_only_arrays_of_bytes() -> None:
     for other in ([b""], pa.array([""]), pa.chunked_array([[b""]]), None, pa.array([b"k"], pa.binary(1))):
         with pytest.raises(TypeError, match="binary array"):
             binary(other)
+
+
+def test_only_record_batches() -> None:
+    for other in (pa.Table.from_batches([BATCH]), BATCH.to_struct_array(), BATCH.to_pylist(), None):
+        with pytest.raises(TypeError, match="RecordBatch of keys"):
+            BatchCodec("key", STRUCT).encode(other)
