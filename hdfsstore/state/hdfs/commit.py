@@ -57,5 +57,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
             self._remove_other(version_id, "delta")
         self._counts["forceSnapshotCount"] += 1
         self._versions.note_snapshot(version_id)
+        while merger.build():
+            continue
         tree = LayerTree(merger.finish(), version_id)
         self._versions.add(HeldVersion(version_id, tree, 0, (), digest, committed=True))
