@@ -20,7 +20,7 @@ class OurStore:
         folder: one that store_data.copy_of made, or an empty one with version 0.
         version: the one to go on from.
         checkpoint_unique_id: that of the version, where it was written in checkpoint format version 2.
-        settings: of StateStoreConf. Maintenance runs only when it is called; local images lie in `folder / "local"`.
+        settings: of StateStoreConf. Unless they say more, maintenance runs only when it is called.
     """
 
     def __init__(
@@ -31,7 +31,9 @@ class OurStore:
         **settings: int,
     ) -> None:
         self.id = hdfsstore.StateStoreId(str(store_data.root(folder)), operator_id=0, partition_id=0)
-        self.conf = hdfsstore.StateStoreConf(maintenance_interval=0, local_dir=str(folder / "local"), **settings)
+        self.conf = hdfsstore.StateStoreConf(
+            **{"maintenance_interval": 0, "local_dir": str(folder / "local"), **settings}
+        )
         self.version = version
         self.checkpoint_unique_id = checkpoint_unique_id
         self.provider = hdfsstore.open_provider(self.id, conf=self.conf)
@@ -94,6 +96,13 @@ class OurStore:
         self.maintain()
         if not self.provider.metrics["imagesBuilt"]:
             raise RuntimeError("maintenance has built no image")
+
+    def settle(self) -> None:
+        """Waits until maintenance in the background has nothing left to do."""
+        before = None
+        while (now := dict(self.provider.metrics)) != before:
+            before = now
+            time.sleep(0.5)
 
     def maintain(self) -> None:
         """What the maintenance thread does."""
