@@ -65,7 +65,8 @@ def clean(root: int, unused_seconds: float, max_bytes: int) -> None:
     One process does it at a time, and not again before a 60th of that time has passed: the others return at once.
     """
     last = stat_in(root, _CLEANING)
-    if last is not None and time.time() - last.st_mtime < unused_seconds / _CLEANINGS:
+    # A time that is yet to come is from before the clock was set back.
+    if last is not None and 0 <= time.time() - last.st_mtime < unused_seconds / _CLEANINGS:
         return
     lock = FileLock.alone(root, _CLEANING)
     if lock is None:
@@ -103,7 +104,10 @@ def _clean_folder(root: int, name: str, unused_seconds: float) -> None:
             os.utime(IN_USE, dir_fd=folder, follow_symlinks=False)
             return
         try:
-            if time.time() - lock.touched() >= unused_seconds:
+            unused = time.time() - lock.touched()
+            if unused < 0:  # the clock was set back
+                lock.touch()
+            elif unused >= unused_seconds:
                 _delete_folder(root, name, folder, lock)
         finally:
             lock.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from hdfsstore.state.local_eviction import IN_USE
@@ -141,6 +142,20 @@ def test_cleaning_is_not_done_again_at_once(local_dir: Path, cache: ImageCache, 
     cache.clean()
     assert files(local_dir) == set()
     assert images.names() == []
+
+
+def test_a_clock_that_was_set_back_does_not_put_it_off(local_dir: Path, cache: ImageCache, images: StoreImages) -> None:
+    write(images, 1)
+    images.close()
+    cache.clean()
+    to_come = time.time() + 10**8
+    for path in (local_dir / "cleaning.lock", folder_of(local_dir) / IN_USE):
+        os.utime(path, (to_come, to_come))
+    cache.clean()
+    for path in (local_dir / "cleaning.lock", folder_of(local_dir) / IN_USE):
+        assert path.stat().st_mtime < to_come
+    cache.clean(0.0)
+    assert files(local_dir) == set()
 
 
 def test_cleaning_touches_only_what_the_cache_has_made(tmp_path: Path, local_dir: Path, cache: ImageCache) -> None:
