@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 # Background work waits for the foreground so many times as long as it has used a core since it waited last: beside
 # calls that follow each other without a pause it takes three times as long as alone, and ends.
@@ -71,16 +74,18 @@ class Pace:
     def __init__(self, stopped: Callable[[], bool], yields_to: Foreground = foreground) -> None:
         self._stopped = stopped
         self._foreground = yields_to
-        self._worked = time.thread_time()
+        self._thread = threading.get_ident()
+        self._worked = time.thread_time()  # of that thread
         self.seconds_waited = 0.0
 
     def __call__(self) -> None:
         """Raises Stopped where the work is to end."""
-        if self._foreground.busy:
+        thread, worked = threading.get_ident(), time.thread_time()
+        if self._foreground.busy and thread == self._thread:  # work may go on in another thread, which has its own time
             begun = time.monotonic()
-            self._foreground.wait_until_idle(_PATIENCE * (time.thread_time() - self._worked))
+            self._foreground.wait_until_idle(_PATIENCE * (worked - self._worked))
             self.seconds_waited += time.monotonic() - begun
-        self._worked = time.thread_time()
+        self._thread, self._worked = thread, worked
         if self._stopped():
             raise Stopped
 
@@ -95,8 +100,9 @@ def lower_priority() -> bool:
         return False
     thread = threading.get_native_id()
     try:
-        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
-    except OSError:  # a sandbox that forbids it; the windows are short all the same
+        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+    except OSError as error:  # the windows are short all the same
+        log.debug("background work keeps the priority of the other threads: %s", error)
         return False
     return True

@@ -186,6 +186,7 @@ class Retention:
         else:
             self._delete(obsolete(files, base, chain, oldest), step)
             self._ancestry.forget(base)
+            self._sound = {snapshot for snapshot in self._sound if snapshot[0] >= base}
         self._done = oldest
 
     def _lineage(self, version_id: VersionId) -> Sequence[VersionId]:
@@ -241,7 +242,7 @@ class Retention:
             raise Unresolved(f"{self._name(snapshot, 'snapshot')} vanished") from None
         except CorruptFileError as error:
             raise Unresolved(str(error)) from error
-        self._sound = {snapshot}
+        self._sound.add(snapshot)
 
     def _delete(self, names: list[str], step: Callable[[], None]) -> None:
         for name in names:

@@ -47,6 +47,21 @@ def test_work_gives_way_to_a_call_and_goes_on_beside_one_that_never_ends():
     assert pace.seconds_waited >= waited
 
 
+def test_work_that_goes_on_in_another_thread_does_not_wait_for_the_first_ones_sake():
+    """Each thread's time counts from zero: the difference of two threads' times means nothing."""
+    foreground = Foreground()
+    pace = Pace(lambda: False, foreground)
+    until = time.thread_time() + 0.05
+    while time.thread_time() < until:
+        pass
+    with foreground:
+        thread = threading.Thread(target=pace)
+        thread.start()
+        thread.join(LONG)
+        pace()
+    assert pace.seconds_waited == 0
+
+
 def test_work_stops_when_told():
     with pytest.raises(Stopped):
         Pace(lambda: True, Foreground())()

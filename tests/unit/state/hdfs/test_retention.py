@@ -200,6 +200,14 @@ class TestVersion1:
             folder.retention.run((version, None), ())
         assert folder.verified == [(5, None)]
 
+    def test_ones_own_snapshot_after_another_ones(self, folder):
+        folder.add(*deltas(*range(1, 12)), "5.snapshot", "8.snapshot")
+        folder.retention.note_snapshot((8, None))
+        for version in (8, 9, 10, 11):
+            folder.retention.run((version, None), ())
+        assert folder.verified == [(5, None)]
+        assert folder.left() == deltas(8, 9, 10, 11) | {"8.snapshot"}
+
     def test_a_query_that_was_set_back_keeps_what_it_writes_now(self, folder):
         folder.add(*deltas(*range(1, 21)), *(name(v, kind="snapshot") for v in (2, 4, 6, 8, 10, 18)))
         folder.retention.run((20, None), ())
