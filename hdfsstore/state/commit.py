@@ -5,6 +5,7 @@
     2       1                <v>_<uuid>.<whole>         everything: lineages begin here
     1       1, or version 0  <v>.<changes>              records of the updates; replaces what an earlier run wrote
     1       2                <v>.<whole>                everything; replaces it likewise
+    1       1, a late one    <v>.<whole>                the same, where an earlier run's is all that is left of <v>
 
 with the backend's extensions. Records are compressed, and every file is published whole or not at all.
 """
@@ -26,7 +27,7 @@ from hdfsstore.codecs.records import FileKind
 from hdfsstore.fs import file_types, modified_at
 from hdfsstore.publish import publish, remove
 from hdfsstore.state.digest import FileDigest
-from hdfsstore.state.files import VersionId
+from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.lineages import Lineages, Version
 from hdfsstore.state.reader import VersionReader
 
@@ -95,7 +96,7 @@ class Committer(ABC, Generic[V, U]):
         """Writes everything, so that no load mixes files of the two formats, and holds it."""
 
     def _write(self, base: V, updates: U, version_id: VersionId, switches: bool) -> None:
-        if switches:
+        if switches or (not self._with_ids and self._rests_on_snapshot(version_id)):
             self._whole(base, updates, version_id)
             return
         lineage = self._lineages.lineage_after(base)
@@ -112,6 +113,13 @@ class Committer(ABC, Generic[V, U]):
             # after it).
             self._remove_other(version_id, "snapshot")
         self._hold(base, updates, version_id, lineage, digest)
+
+    def _rests_on_snapshot(self, version_id: VersionId) -> bool:
+        """Whether all later versions would be lost with a snapshot that an earlier run of this one has left."""
+        if file_types(self._files.fs, [self._files.path(version_id, "snapshot")]) == [FileType.NotFound]:
+            return False
+        listing = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions)
+        return listing.rests_on_snapshot(version_id[0])
 
     def _remove_other(self, version_id: VersionId, kind: FileKind) -> None:
         """Removes what an earlier run of the version left, which would be read in place of what is written now."""

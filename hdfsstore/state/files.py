@@ -126,6 +126,14 @@ class StateFiles:
             remedy="Restore the file, or read a version that does not need it",
         )
 
+    def rests_on_snapshot(self, version: int) -> bool:
+        """Whether a version without an id is lost with its snapshot: retention has removed what comes before."""
+        try:
+            self.chain(version - 1)
+        except (BatchNotAvailableError, MissingFileError):
+            return True
+        return False
+
 
 def file_name(version_id: VersionId, kind: FileKind, extensions: Extensions = DELTA_FILES) -> str:
     """Name of a version's delta or snapshot."""

@@ -171,7 +171,8 @@ class Snapshots:
         # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
         # looks for its delta now: whichever comes second finds the other.
         if not self._is_unchanged(version.id, version.digest):
-            remove(self._fs, [path])
+            if not StateFiles.list(self._fs, self._folder).rests_on_snapshot(version.id[0]):
+                remove(self._fs, [path])
             raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
         self._versions.note_snapshot(version.id)
         seconds = time.monotonic() - begun

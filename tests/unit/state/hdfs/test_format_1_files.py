@@ -19,7 +19,8 @@ from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.records import decode_records
 from tests.contract.backends import HDFS
-from tests.contract.partition import Partition, State, read, update
+from tests.contract.partition import Partition, State, read, state_after, update, write_chain
+from tests.unit.state.hdfs.conftest import MakePartition
 from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PROFILE, STEPS, Steps
 
 
@@ -52,6 +53,22 @@ def _records(path: Path) -> Steps:
 def pairs(spans: object) -> list[tuple[int, int]]:
     flat = memoryview(spans).cast("i").tolist()  # type: ignore[call-overload]
     return [(at, max(size, 0)) for at, size in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def test_a_late_twin_leaves_the_versions_after_it_whole(make_partition: MakePartition) -> None:
+    """What it writes anew is the version whose snapshot all others stand on: the deltas before it are gone."""
+    partition = make_partition(checkpoint_format_version=1, min_deltas_for_snapshot=4, min_versions_to_retain=2)
+    executor = partition.open("one")
+    chain = write_chain(executor, 4)
+    twin = partition.open("two").get_store(*chain[4])
+    for key, value in ((b"key 5", b"5"), (b"last", b"5")):
+        twin.put(key, value)
+    for _ in range(4):
+        chain += write_chain(executor, 1, chain[-1])[1:]
+        executor.do_maintenance()
+    assert not (partition.folder / "4.delta").exists()
+    twin.commit()
+    assert [read(partition.open("three"), version) for version in chain[5:]] == [state_after(v) for v in range(5, 9)]
 
 
 class Differing(RuleBasedStateMachine):
