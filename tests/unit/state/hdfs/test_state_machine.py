@@ -51,14 +51,17 @@ class Machine(RuleBasedStateMachine):
     def begin(self, executor: int, steps: Steps) -> None:
         self.history.begin(executor, steps)
 
-    @rule(executor=EXECUTORS, steps=STEPS)
-    def run_a_batch(self, executor: int, steps: Steps) -> None:
-        """What happens nearly always: one attempt, chosen."""
-        before = len(self.history.attempts)
-        self.history.begin(executor, steps)
-        if len(self.history.attempts) > before:
-            self.history.commit(self.history.attempts[-1])
-            self.history.choose(-1)
+    @rule(executor=EXECUTORS, batches=st.lists(STEPS, min_size=1, max_size=5), maintained=st.booleans())
+    def run_batches(self, executor: int, batches: list[Steps], maintained: bool) -> None:
+        """What happens nearly always: one attempt each, which is chosen."""
+        for steps in batches:
+            before = len(self.history.attempts)
+            self.history.begin(executor, steps)
+            if len(self.history.attempts) > before:
+                self.history.commit(self.history.attempts[-1])
+                self.history.choose(-1)
+            if maintained:
+                self.history.executors[executor].do_maintenance()
 
     @precondition(lambda self: self.history.attempts)
     @rule(pick=PICKS, count=st.integers(1, 3))
