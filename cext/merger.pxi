@@ -105,7 +105,7 @@ cdef class Merger:
             ImageDamagedError: a block of the image does not match its checksum.
         """
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t size = 0
+        cdef int64_t size = 0, count = self.base.num_keys - self.num_dead + self.num_puts
         if self.finished or self.image is None:
             return False
         if self.prepare():
@@ -116,8 +116,8 @@ cdef class Merger:
                 size = self.fill(&self.building, self.image.records_area.data + self.built, size, &fault)
                 self.built += size
                 if size == 0 and fault.kind == NONE:
-                    self.finished = self.is_whole(&fault) and finish_image(
-                        self.image, self.size, self.base.num_keys - self.num_dead + self.num_puts, &fault
+                    self.finished = self.is_whole(count, &fault) and finish_image(
+                        self.image, self.size, count, &fault
                     )
             else:
                 fault.kind = OUT_OF_MEMORY
@@ -241,11 +241,25 @@ cdef class Merger:
             cursor.left -= size
         return filled
 
-    cdef bint is_whole(self, Fault* fault) noexcept nogil:
-        """Whether what was copied is what was counted; not so where the index has named a record twice."""
-        if self.building.ended and self.building.left == 0 and self.built == self.size + 4:
+    cdef bint is_whole(self, int64_t count, Fault* fault) noexcept nogil:
+        """Whether what was copied is so many records. Of an image from a file anybody may have made up the index."""
+        cdef Record record
+        cdef ImageView view
+        cdef int64_t at = 0
+        memset(&view, 0, sizeof(view))
+        view.records = self.image.records_area.data
+        view.end = self.size
+        view.row_checksums = self.base.view.row_checksums
+        if not self.building.ended or self.building.left or self.built != self.size + 4:
+            return bad_record(&self.base.view, self.building.at, fault)
+        if self.base.view.checked == NULL:
             return True
-        return bad_record(&self.base.view, self.building.at, fault)
+        while at < self.size:
+            if not image_record(&view, at, &record, fault):
+                return False
+            at += record.size
+            count -= 1
+        return True if count == 0 else bad_record(&self.base.view, 0, fault)
 
     cdef bint next_run(self, Cursor* cursor, Fault* fault) noexcept nogil:
         """Of the image what is not dead, then of the layers what holds, then the end mark. False: a fault, or no more."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import hdfsstore
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.versioned_map import Image, VersionedMap
+from hdfsstore._cext.versioned_map import Image, Merger, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
@@ -180,7 +180,13 @@ class Images(Target):
         answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, 3))]
         answer += [transaction.remove_many(keys[::3]), transaction.put_many(keys[::2], keys[::2])]
         answer += [column.to_pylist() for batch in transaction.scan(1000) for column in batch]
-        return answer
+        merger = Merger(image, [transaction.seal()])
+        while (window := merger.read()) is not None:
+            answer.append(bytes(window))
+        while merger.build():
+            continue
+        merged = VersionedMap(merger.finish()).transaction(0)
+        return [*answer, *(column.to_pylist() for batch in merged.scan() for column in batch)]
 
 
 class Schemas(Target):
