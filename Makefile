@@ -4,7 +4,7 @@ BIN := .venv/bin
 CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-asan test-wheels fuzz crash bench lint clean
+.PHONY: help setup demo test test-asan test-wheels fuzz crash histories bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -31,8 +31,11 @@ test-wheels: setup  ## sdist, a wheel for each Python of this machine, each used
 fuzz: setup  ## damage checkpoint files and codec input for FUZZ_SECONDS (60)
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60)
 
-crash: setup  ## kill a store's writer at each call that writes, for CRASH_SECONDS (60), and look what is left
-	$(BIN)/python -m tests.faults --seconds $(or $(CRASH_SECONDS),60)
+crash: setup  ## kill a store's writer at each call that writes, 1000 times or for CRASH_SECONDS, and look what is left
+	$(BIN)/python -m tests.faults $(if $(CRASH_SECONDS),--seconds $(CRASH_SECONDS),--kills 1000)
+
+histories: setup  ## run HISTORIES (1000) random histories of attempts, troubles and maintenance of each format against a model
+	HDFSSTORE_HISTORIES=$(or $(HISTORIES),1000) $(BIN)/python -m pytest tests/unit/state/hdfs/test_state_machine.py
 
 bench: setup  ## the benchmarks, Spark beside us in the same run
 	sh tools/with-java.sh $(BIN)/python -m pytest bench -o testpaths=bench $(BENCH_ARGS)

@@ -17,6 +17,7 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
+from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
 from hdfsstore.fs import Location, resolve
@@ -203,6 +204,11 @@ class CommitLog:
                         f"format version {self._format}",
                         path,
                         remedy="Give the providers and the log one and the same checkpoint_format_version",
+                    )
+                if info.checkpoint_unique_id is not None and not UNIQUE_ID.fullmatch(info.checkpoint_unique_id):
+                    raise CheckpointIdMismatchError(
+                        f"{where} has reported {info.checkpoint_unique_id!r}, which is no unique id: no store opens it",
+                        path,
                     )
                 # In format 1 a task knows no ids: it may start from a version with one, and says so only if it does.
                 if info.base_checkpoint_unique_id != base and (self._format > 1 or info.base_checkpoint_unique_id):
