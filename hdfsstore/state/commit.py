@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -45,12 +46,16 @@ class Committer(ABC, Generic[V, U]):
         files: where, and how.
         checkpoint_format_version: that of the versions that are written.
         lineages: what is held, and known of snapshots.
+        counts: where full snapshots are counted.
     """
 
-    def __init__(self, files: VersionReader, checkpoint_format_version: int, lineages: Lineages) -> None:
+    def __init__(
+        self, files: VersionReader, checkpoint_format_version: int, lineages: Lineages, counts: Counter[str]
+    ) -> None:
         self._files = files
         self._with_ids = checkpoint_format_version == 2
         self._lineages = lineages
+        self._counts = counts
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -98,6 +103,7 @@ class Committer(ABC, Generic[V, U]):
     def _write(self, base: V, updates: U, version_id: VersionId, switches: bool) -> None:
         if switches or (not self._with_ids and self._rests_on_snapshot(version_id)):
             self._whole(base, updates, version_id)
+            self._counts["forceSnapshotCount"] += 1
             return
         lineage = self._lineages.lineage_after(base)
         digest = None

@@ -8,12 +8,13 @@ from hdfsstore.codecs.types import StructType
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.rocksdb.provider import RocksDbStateStoreProvider
 from hdfsstore.state.rows import Schema, struct_type
 from hdfsstore.state.store_id import StateStoreId
 
 Backend = Callable[[StateStoreId, StateStoreConf, StructType | None, StructType | None, int], StateStoreProvider]
 
-BACKENDS: dict[str, Backend] = {"hdfs": HdfsStateStoreProvider}
+BACKENDS: dict[str, Backend] = {"hdfs": HdfsStateStoreProvider, "rocksdb": RocksDbStateStoreProvider}
 
 
 def open_provider(
@@ -28,7 +29,8 @@ def open_provider(
 
     Args:
         store_id: which store and partition.
-        backend: "hdfs": deltas and snapshots, as Spark's HDFS-backed provider.
+        backend: "hdfs": deltas and snapshots, as Spark's HDFS-backed provider. "rocksdb": changelogs and zips, as
+            Spark's RocksDB provider; it needs the extra `rocksdb`.
         conf: the settings; None: the defaults.
         key_schema, value_schema: of the rows that keys and values are: a pyarrow.Schema, or Spark's JSON of a struct.
             Only the calls with record batches need them.

@@ -20,6 +20,7 @@ class Backend:
         checkpoint_formats: the checkpoint format versions that it writes.
         codecs: the compression codecs that it writes.
         row_checksums: whether rows can carry checksums.
+        forks: whether a child of a process that has stores open can go on with them, or with others.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Backend:
     checkpoint_formats: tuple[int, ...] = (1, 2)
     codecs: tuple[str, ...] = ("lz4", "zstd", "snappy", "lzf")
     row_checksums: bool = True
+    forks: bool = True
 
     def files(self, folder: Path) -> list[Path]:
         """Every state file in a store's folder."""
@@ -47,7 +49,8 @@ def _stem(version: int, unique_id: str | None) -> str:
 
 
 HDFS = Backend("hdfs", changes="delta", whole="snapshot")
-BACKENDS = (HDFS,)
+ROCKSDB = Backend("rocksdb", changes="changelog", whole="zip", row_checksums=False, forks=False)
+BACKENDS = (HDFS, ROCKSDB)
 
 
 @dataclass(frozen=True)

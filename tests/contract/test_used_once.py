@@ -116,11 +116,11 @@ def test_a_commit_that_fails_ends_nothing_but_itself(
     assert sorted(path.name for path in partition.folder.iterdir()) == before
     with pytest.raises(StateStoreClosedError):
         store.commit()
-    assert read(provider, one) == read(partition.open("elsewhere"), one) == {K: b"1"}
+    assert read(provider, one) == read(partition.open("elsewhere", schemas=SCHEMAS), one) == {K: b"1"}
     again = provider.get_store(*one)
     again.put(K, b"3")
     two = ref(again.commit())
-    assert read(provider, two) == read(partition.open("elsewhere"), two) == {K: b"3"}
+    assert read(provider, two) == read(partition.open("elsewhere", schemas=SCHEMAS), two) == {K: b"3"}
 
 
 @pytest.mark.parametrize("trouble", ["no_folder", "full_disk"])

@@ -20,7 +20,6 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     Args:
         prefix: what prefix scans go by.
-        counts: where full snapshots are counted.
     """
 
     def __init__(
@@ -31,10 +30,9 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         prefix: PrefixPlan | None,
         counts: Counter[str],
     ) -> None:
-        super().__init__(files, checkpoint_format_version, versions)
+        super().__init__(files, checkpoint_format_version, versions, counts)
         self._versions = versions
         self._prefix = prefix
-        self._counts = counts
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
@@ -55,7 +53,6 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")
-        self._counts["forceSnapshotCount"] += 1
         self._versions.note_snapshot(version_id)
         while merger.build():
             continue

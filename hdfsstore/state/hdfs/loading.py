@@ -12,7 +12,6 @@ version is read and compared with what it was.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.reading import Delta, StoreReader
 from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
 from hdfsstore.state.lineages import EMPTY
+from hdfsstore.state.loading import Loader
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _FEW = 50
 
 
-class VersionLoader:
+class VersionLoader(Loader[HeldVersion]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
@@ -37,32 +37,10 @@ class VersionLoader:
     """
 
     def __init__(self, reader: StoreReader, versions: Versions, images: HeldImages, counts: Counter[str]) -> None:
+        super().__init__(reader, versions, counts)
         self._reader = reader
         self._versions = versions
         self._images = images
-        self._counts = counts
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """In a forked child: no thread is left that could hold the lock."""
-        self._loading = threading.Lock()
-
-    def load(self, version_id: VersionId) -> HeldVersion:
-        """The version, which is held from now on.
-
-        Raises:
-            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
-            CorruptFileError: one of them is damaged.
-        """
-        held = self._held(version_id)
-        if held is None:
-            with self._loading:
-                held = self._held(version_id)  # another thread may have loaded it meanwhile
-                if held is None:
-                    return self._loaded(version_id)
-        self._counts["loadedMapCacheHitCount"] += 1
-        self._versions.use(held)
-        return held
 
     def reload(self, damaged: HeldVersion) -> HeldVersion:
         """The same version, from the checkpoint's files alone: its image is damaged, and is let go of."""
@@ -80,21 +58,11 @@ class VersionLoader:
                 held = self._from_files(damaged.id)
             return held
 
-    def _loaded(self, version_id: VersionId) -> HeldVersion:
-        if version_id == EMPTY:
-            return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
-        self._counts["loadedMapCacheMissCount"] += 1
-        return self._by_deltas(version_id) or self._from_files(version_id)
+    def _empty(self) -> HeldVersion:
+        return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
-    def _held(self, version_id: VersionId) -> HeldVersion | None:
-        held = self._versions.find(version_id)
-        if held is None or self._reader.is_unchanged(version_id, held.digest):
-            return held
-        log.warning(
-            "%s: version %d was written anew by somebody: it is loaded again", self._reader.folder, version_id[0]
-        )
-        self._versions.drop(held)
-        return None
+    def _loaded(self, version_id: VersionId) -> HeldVersion:
+        return self._by_deltas(version_id) or self._from_files(version_id)
 
     def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
         way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)

@@ -12,22 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan
 from hdfsstore.codecs.compression import compressed
-from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat
+from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
-from hdfsstore.publish import publish, remove
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.digest import FileDigest
-from hdfsstore.state.files import StateFiles, VersionId
+from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
+from hdfsstore.state.reader import VersionReader
 from hdfsstore.state.schedule import Schedule
+from hdfsstore.state.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -43,35 +42,29 @@ class Snapshots:
     Args:
         load: a version that is not held.
         reload: the same version from the checkpoint's files, as its image is damaged.
-        is_unchanged: whether the file of a version is still the one of that digest.
     """
 
     def __init__(
         self,
-        fs: FileSystem,
-        folder: str,
-        file_format: RecordFormat,
+        files: VersionReader,
         prefix: PrefixPlan | None,
         conf: StateStoreConf,
         versions: Versions,
         images: HeldImages,
         load: Callable[[VersionId], HeldVersion],
         reload: Callable[[HeldVersion], HeldVersion],
-        is_unchanged: Callable[[VersionId, FileDigest | None], bool],
         metrics: MaintenanceMetrics,
     ) -> None:
-        self._fs = fs
-        self._folder = folder
-        self._format = file_format
+        self._files = files
         self._prefix = prefix
         self._conf = conf
         self._versions = versions
         self._images = images
         self._load = load
         self._reload = reload
-        self._is_unchanged = is_unchanged
         self._metrics = metrics
         self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
+        self._uploads = Uploads(files, versions, metrics)
         self._loaded: VersionId | None = None  # the last version that was loaded only to look whether a snapshot is due
 
     def run(self, now: float, step: Step) -> list[VersionId]:
@@ -102,7 +95,9 @@ class Snapshots:
         try:
             return [*held, self._load(confirmed)]
         except StateStoreError:
-            log.warning("%s: no snapshot of version %d, which is not there", self._folder, confirmed[0], exc_info=True)
+            log.warning(
+                "%s: no snapshot of version %d, which is not there", self._files.folder, confirmed[0], exc_info=True
+            )
             return held
 
     def _grown(self) -> HeldVersion | None:
@@ -141,46 +136,10 @@ class Snapshots:
         return uploaded
 
     def _uploaded(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> bool:
-        """Writes the snapshot. A failure is logged and counted; the store goes on with deltas."""
-        try:
-            self._upload(version, records)
-        except ImageDamagedError:
-            raise
-        except StateStoreError:
-            self._metrics.snapshots_failed += 1
-            what = f"{self._folder}: no snapshot of version {version.id[0]}; the next run tries again"
-            log.warning(what, exc_info=True)
-            return False
-        return True
-
-    def _upload(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> None:
-        begun = time.monotonic()
-        self._versions.note_attempt(version.id)
-        path = StateFiles.path_of(self._folder, version.id, "snapshot")
-        size = 0
-
-        def counted(pieces: Iterator[bytes]) -> Iterator[bytes]:
-            nonlocal size
-            for piece in pieces:
-                size += len(piece)
-                yield piece
-
         # A thread compresses ahead: writing into fresh pages of the system's cache takes half as long as compressing.
-        with closing(stream_all([lambda: compressed(self._format.compression_codec, records)], threads=1)) as pieces:
-            publish(self._fs, path, counted(pieces), overwrite=True, unique_name=version.id[1] is not None)
-        # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
-        # looks for its delta now: whichever comes second finds the other.
-        if not self._is_unchanged(version.id, version.digest):
-            if not StateFiles.list(self._fs, self._folder).rests_on_snapshot(version.id[0]):
-                remove(self._fs, [path])
-            raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
-        self._versions.note_snapshot(version.id)
-        seconds = time.monotonic() - begun
-        self._metrics.snapshots_uploaded += 1
-        self._metrics.snapshot_bytes += size
-        self._metrics.snapshot_seconds += seconds
-        self._metrics.last_snapshot = max(self._metrics.last_snapshot, version.id[0])
-        log.info("%s: %d bytes after %.3f s", path, size, seconds)
+        codec = self._files.format.compression_codec
+        with closing(stream_all([lambda: compressed(codec, records)], threads=1)) as pieces:
+            return self._uploads.upload(version, pieces)
 
 
 def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:

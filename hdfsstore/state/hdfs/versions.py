@@ -7,14 +7,13 @@ committed more than once. A new image moves the versions that build on it to a m
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hdfsstore._cext.versioned_map import Image, Layer, VersionedMap
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
-from hdfsstore.state.lineages import MAX_ATTEMPTS, Lineages
+from hdfsstore.state.held import HeldVersions
 
 # A new image follows the commits on its own at first. Where they come faster than it gets on, they go over to it.
 _TURNS = 3
@@ -83,44 +82,12 @@ class HeldVersion:
         return [(version_id, layer) for _, version_id, layer in self.tree.path(self.layer)]
 
 
-class Versions(Lineages):
-    """Which versions are in memory: of the last `max_retained` version numbers that were used, every attempt.
-
-    Threads share it. Nothing here takes long under the lock: a commit's own layer is added without it.
-    """
+class Versions(HeldVersions[HeldVersion]):
+    """Which versions are in memory. Nothing here takes long under the lock: a commit's layer is added without it."""
 
     def __init__(self, max_retained: int) -> None:
-        super().__init__()
-        self._max_retained = max_retained
-        self._held: dict[VersionId, HeldVersion] = {}
-        self._recent: list[int] = []  # version numbers, the one used last at the end
+        super().__init__(max_retained)
         self._move: _Move | None = None
-        self._lock = threading.Lock()
-
-    def held(self) -> list[HeldVersion]:
-        """All that are held, by version number; attempts of one number in the order of their commits."""
-        with self._lock:
-            return sorted(self._held.values(), key=lambda version: version.id[0])
-
-    def lineage_of(self, version_id: VersionId) -> tuple[VersionId, ...]:
-        """What the version is built on, where it is held; else nothing."""
-        held = self._held.get(version_id)
-        return () if held is None else held.lineage
-
-    def find(self, version_id: VersionId) -> HeldVersion | None:
-        """The version if it is held."""
-        return self._held.get(version_id)
-
-    def use(self, version: HeldVersion) -> None:
-        """The version was used, and is let go of later than others."""
-        with self._lock:
-            if version.id in self._held:
-                self._use(version.id[0])
-
-    def add(self, version: HeldVersion) -> None:
-        """Holds a version that was loaded."""
-        with self._lock:
-            self._hold(version)
 
     def append(
         self,
@@ -152,22 +119,10 @@ class Versions(Lineages):
                 self._hold(version)
                 return version
 
-    def drop(self, version: HeldVersion) -> None:
-        """Lets go of a version, as its file has changed, and of those without ids after it."""
-        with self._lock:
-            if self._held.get(version.id) is version:
-                self._forget(v for v in self._held if v == version.id or (v[1] is None and v[0] > version.id[0]))
-
     def drop_tree(self, tree: LayerTree) -> None:
         """Lets go of all that stands on an image."""
         with self._lock:
             self._forget(v for v, held in self._held.items() if held.tree is tree)
-
-    def clear(self) -> None:
-        """Lets go of all."""
-        with self._lock:
-            self._held.clear()
-            self._recent.clear()
 
     def install(self, image: Image, image_id: VersionId, top: Layer | Image) -> bool:
         """Moves a version and all that was committed on top of it to a new map over an image of that version.
@@ -216,35 +171,11 @@ class Versions(Lineages):
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
         super().after_fork()
-        self._lock = threading.Lock()
         self._move = None
 
     def _current(self, base: HeldVersion) -> HeldVersion:
         held = self._held.get(base.id)
         return base if held is None or held.run is not base.run else held
-
-    def _hold(self, version: HeldVersion) -> None:
-        number = version.id[0]
-        if version.committed and version.id[1] is None:  # what is newer builds on an earlier run
-            self._forget(v for v in self._held if v[0] > number and v[1] is None)
-        self._held[version.id] = version
-        self._use(number)
-        attempts = [v for v in self._held if v[0] == number and v != self.confirmed]
-        self._forget(attempts[:-MAX_ATTEMPTS])
-
-    def _use(self, number: int) -> None:
-        if number in self._recent:
-            self._recent.remove(number)
-        self._recent.append(number)
-        over = set(self._recent[: max(0, len(self._recent) - self._max_retained)])
-        if over:
-            self._forget(v for v in self._held if v[0] in over)
-
-    def _forget(self, ids: Iterable[VersionId]) -> None:
-        for version_id in list(ids):
-            del self._held[version_id]
-        left = {v[0] for v in self._held}
-        self._recent = [number for number in self._recent if number in left]
 
 
 class _Move:

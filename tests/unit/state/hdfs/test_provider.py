@@ -217,7 +217,7 @@ def test_nor_is_one_that_was_on_its_way(
         second()
         publish(*args, **options)
 
-    module = {"snapshots": "hdfs.snapshots", "commit": "commit"}[first]
+    module = {"snapshots": "uploads", "commit": "commit"}[first]
     monkeypatch.setattr(f"hdfsstore.state.{module}.publish", publish_second_before)
     write[first]()
     assert executors_v1.names("*.snapshot") == []

@@ -1,0 +1,1 @@
+"""Spark's RocksDB state store, its checkpoint files included, on rocksdict."""

@@ -1,0 +1,122 @@
+"""The zip of a version: all of a RocksDB but its SST files, and where those are (RocksDBFileManager.scala).
+
+    <v>[_<id>].zip    MANIFEST-<n>, CURRENT, OPTIONS-<n>, <n>.log (empty), metadata
+    metadata          "v1", a line feed, and one line of JSON:
+                      {"sstFiles":[{"localFileName":"000008.sst","dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
+                       "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":0},...}
+    SSTs/<dfsSstFileName>    the SST files, uploaded once and referred to by every zip that has them
+
+numKeys is -1 where the keys were not counted. More families than `default` in the mapping are virtual column families.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hdfsstore.codecs.records import Extensions
+from hdfsstore.errors import CorruptFileError, UnsupportedProviderError, UnsupportedVersionError
+
+CHANGELOG_FILES = Extensions(delta="changelog", snapshot="zip")
+
+SST_FOLDER = "SSTs"
+SST = ".sst"
+
+_METADATA = "metadata"
+_VERSION = "v1\n"
+_DEFAULT = "default"
+_LOCAL_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+REMEDY = "The file is damaged: restore it, or let the load go on from an older one and the changelogs after it"
+
+
+class Sst(NamedTuple):
+    """An SST file of a zip: its name on the local disk, below SSTs/, and its size in bytes."""
+
+    local: str
+    remote: str
+    size: int
+
+
+class Archive(NamedTuple):
+    """A zip.
+
+    Attributes:
+        files: by local name, without the SST files.
+        ssts: those.
+        num_keys: None where they were not counted.
+    """
+
+    files: Mapping[str, bytes]
+    ssts: Sequence[Sst]
+    num_keys: int | None
+
+
+def encode(archive: Archive) -> bytes:
+    """The zip file."""
+    fields = {
+        "sstFiles": [
+            {"localFileName": sst.local, "dfsSstFileName": sst.remote, "sizeBytes": sst.size} for sst in archive.ssts
+        ],
+        "numKeys": -1 if archive.num_keys is None else archive.num_keys,
+        "numInternalKeys": 0,
+    }
+    metadata = _VERSION + json.dumps(fields, separators=(",", ":"))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, data in {**archive.files, _METADATA: metadata.encode()}.items():
+            target.writestr(name, data)
+    return content.getvalue()
+
+
+def decode(content: bytes, path: str) -> Archive:
+    """Reads a zip file.
+
+    Raises:
+        CorruptFileError: it is damaged.
+        UnsupportedVersionError: its metadata is in another version.
+        UnsupportedProviderError: the store has column families.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as source:
+            files = {name: source.read(name) for name in source.namelist()}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise CorruptFileError(f"it is no zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
+    metadata = files.pop(_METADATA, b"").decode("utf-8", "replace")
+    if re.match(r"v\d+\n", metadata) and not metadata.startswith(_VERSION):
+        raise UnsupportedVersionError(f"its metadata is in version {metadata.partition(chr(10))[0]}, not v1", path)
+    try:
+        fields = json.loads(metadata.removeprefix(_VERSION))
+        ssts = [Sst(str(f["localFileName"]), str(f["dfsSstFileName"]), int(f["sizeBytes"])) for f in fields["sstFiles"]]
+        num_keys, families = int(fields["numKeys"]), dict(fields.get("columnFamilyMapping") or {})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
+    _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)
+    refuse_families(families, path)
+    return Archive(files, ssts, None if num_keys < 0 else num_keys)
+
+
+def belongs(name: str) -> bool:
+    """Whether a file of a RocksDB goes into its zip: rocksdict's own, and SST files, do not."""
+    return name == "CURRENT" or name.startswith(("MANIFEST-", "OPTIONS-")) or name.endswith(".log")
+
+
+def refuse_families(names: Iterable[Any], path: str) -> None:
+    """Raises UnsupportedProviderError where there are more column families than the default one."""
+    others = sorted(str(name) for name in names if name != _DEFAULT)
+    if others:
+        raise UnsupportedProviderError(
+            f"the store has column families ({', '.join(others)}), which this release does not read",
+            path,
+            remedy="Read it with Spark's statestore source",
+        )
+
+
+def _check_names(names: Iterable[str], path: str) -> None:
+    for name in names:
+        if not _LOCAL_NAME.fullmatch(name):
+            raise CorruptFileError(f"it names a file {name!r}, and no RocksDB does that", path, remedy=REMEDY)

@@ -1,0 +1,278 @@
+"""A RocksDB on the local disk, through rocksdict, that holds consecutive versions of a store.
+
+Its write-ahead log is off, as Spark's is: the checkpoint's files are what lasts, and the folder goes with the instance.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import shutil
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.rocksdb.archive import Sst
+from hdfsstore.state.rocksdb.work_folder import WorkFolder
+
+log = logging.getLogger(__name__)
+
+# What every RocksDB that a Spark 3.2 or newer brings can read.
+_TABLE_FORMAT = 5
+_BLOOM_BITS = 10.0
+_ABSENT = "key not found"
+
+
+def rocksdict() -> Any:
+    """The module, imported when it is first needed: it comes with the extra `rocksdb`."""
+    try:
+        return importlib.import_module("rocksdict")
+    except ImportError as error:
+        raise StateStoreError(
+            f"the RocksDB backend needs the package rocksdict, which cannot be imported: {error}",
+            remedy="Install it: pip install 'hdfsstore[rocksdb]'",
+        ) from error
+
+
+class Instance:
+    """One RocksDB. It is closed, and its folder deleted, when nobody refers to it any more.
+
+    Attributes:
+        tip: the version that it holds; None where an update failed half-way, so that it is no longer one.
+        num_keys: of the tip.
+        uploaded: local names of SST files -> the last version whose zip has them, and what the checkpoint has of them.
+        lock: held while the tip changes, or has to stay.
+    """
+
+    def __init__(self, work: WorkFolder, files: Mapping[str, bytes] | None = None) -> None:
+        _refuse_orphans()
+        self._module = module = rocksdict()
+        self._work = work  # outlives the instance
+        self.folder = work.make()
+        self._opened: list[Any] = []
+        weakref.finalize(self, _close, self._opened, self.folder, os.getpid())
+        try:
+            for name, content in (files or {}).items():
+                (self.folder / name).write_bytes(content)
+        except OSError as error:
+            raise _failed(self.folder, error) from error
+        self.tip: VersionId | None = None
+        self.num_keys = 0
+        self.uploaded: dict[str, tuple[int, Sst]] = {}
+        self.lock = threading.RLock()
+        self._changes = _Changes()
+        self._no_log = module.WriteOptions()
+        self._no_log.disable_wal = True
+
+    def open(self, num_keys: int | None = 0) -> None:
+        """Opens the RocksDB of the files in the folder, or an empty one.
+
+        Args:
+            num_keys: that it has; None: they are counted.
+        """
+        options = self._module.Options(raw_mode=True)
+        options.create_if_missing(True)
+        tables = self._module.BlockBasedOptions()
+        tables.set_format_version(_TABLE_FORMAT)
+        tables.set_bloom_filter(_BLOOM_BITS, False)
+        options.set_block_based_table_factory(tables)
+        options.set_compression_type(self._module.DBCompressionType.lz4())
+        with self.errors():
+            self._db = self._module.Rdict(str(self.folder), options)
+            self._opened.append(self._db)
+            self.num_keys = sum(1 for _ in self._db.items()) if num_keys is None else num_keys
+
+    def write(self, updates: Mapping[bytes, bytes | None]) -> None:
+        """Puts, and where the value is None removes, stored keys. The caller holds the lock and sets the tip."""
+        self._changes = self._changes.follow(updates)
+        batch = self._module.WriteBatch(raw_mode=True)
+        for key, value in updates.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        with self.errors():
+            self._db.write(batch, self._no_log)
+
+    def replay(self, updates: Mapping[bytes, bytes | None]) -> None:
+        """The same, and counts the keys that come and go."""
+        with self.errors():
+            self.num_keys += sum((value is not None) - (key in self._db) for key, value in updates.items())
+        self.write(updates)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """While updates are written: where one fails, the instance holds no version any more."""
+        self.tip, before = None, self.tip
+        try:
+            yield
+        except BaseException:
+            log.info("%s is not used any further, after version %s", self.folder, before)
+            raise
+
+    def snapshot(self) -> Snapshot:
+        """What the instance holds now, whatever is written later."""
+        with self.errors():
+            return Snapshot(self, self._db.snapshot(), self._changes)
+
+    def items(self, begin: bytes, changes: _Changes) -> tuple[Iterator[tuple[bytes, bytes]], set[bytes]]:
+        """Stored keys from `begin` on and their values, as they are now; and the keys that have changed since."""
+        with self.lock, self.errors():
+            return self._db.items(from_key=begin) if begin else self._db.items(), changes.keys()
+
+    def flush(self) -> None:
+        """Writes what is in memory to SST files."""
+        with self.errors():
+            self._db.flush()
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[Path]:
+        """A folder with the files of what the instance holds, as hard links where they do not change."""
+        folder = self._work.path()
+        try:
+            with self.errors():
+                self._module.Checkpoint(self._db).create_checkpoint(str(folder))
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that RocksDB says it takes."""
+        names = ("size-all-mem-tables", "estimate-table-readers-mem", "block-cache-usage")
+        with self.errors():
+            return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in names)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of its SST files."""
+        with self.errors():
+            return int(self._db.property_int_value("rocksdb.total-sst-files-size") or 0)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns what rocksdict raises into our own."""
+        try:
+            yield
+        except StateStoreError:
+            raise
+        except Exception as error:  # rocksdict has no types of its own
+            raise _failed(self.folder, error) from error
+
+
+class _Changes:
+    """The keys of the writes after a snapshot: a list that grows at its end, and of which nobody keeps the begin."""
+
+    def __init__(self) -> None:
+        self._keys: frozenset[bytes] = frozenset()
+        self._next: _Changes | None = None
+
+    def follow(self, updates: Iterable[bytes]) -> _Changes:
+        """Notes a write; returns where the next one is noted."""
+        self._keys, self._next = frozenset(updates), _Changes()
+        return self._next
+
+    def keys(self) -> set[bytes]:
+        """Of all writes from here on."""
+        found: set[bytes] = set()
+        at: _Changes | None = self
+        while at is not None:
+            found |= at._keys
+            at = at._next
+        return found
+
+
+class Snapshot:
+    """What an instance held at one moment. It keeps the instance open.
+
+    rocksdict's snapshots give single keys as they were, but iterate over what is there now: the keys that have changed
+    since are looked up one by one.
+    """
+
+    def __init__(self, instance: Instance, snapshot: Any, changes: _Changes) -> None:
+        self._instance = instance
+        self._snapshot = snapshot
+        self._changes = changes
+
+    def get(self, key: bytes) -> bytes | None:
+        """The stored value of a stored key."""
+        try:
+            found: bytes = self._snapshot[key]
+        except Exception as error:  # rocksdict has no types of its own
+            if str(error) == _ABSENT:
+                return None
+            raise _failed(self._instance.folder, error) from error
+        return found
+
+    def items(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Stored keys that begin with the prefix, and their values, in no order."""
+        return self._items(prefix, *self._instance.items(prefix, self._changes))
+
+    def _items(
+        self, prefix: bytes, items: Iterator[tuple[bytes, bytes]], changed: set[bytes]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        with self._instance.errors():
+            for key, value in items:
+                if not key.startswith(prefix):
+                    break
+                if key not in changed:
+                    yield key, value
+            for key in changed:
+                if key.startswith(prefix) and (found := self.get(key)) is not None:
+                    yield key, found
+
+
+def _close(opened: list[Any], folder: Path, pid: int) -> None:
+    if os.getpid() != pid:
+        keep_for_ever(opened)
+        return
+    for db in opened:
+        try:
+            db.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict has no types of its own, and the folder goes anyway
+            log.warning("%s: RocksDB was not closed: %s", folder, error)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep_for_ever(parents: object) -> None:
+    """Keeps what a forked child has of its parent's RocksDBs: RocksDB's threads are not there, and closing waits."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(parents))
+
+
+def _failed(folder: Path, error: Exception) -> StateStoreError:
+    return StateStoreError(
+        f"the local RocksDB failed: {error}",
+        str(folder),
+        remedy="Free space there, or give another local_dir in the StateStoreConf; the checkpoint is as it was",
+    )
+
+
+# Whether this process, or one that it was forked from, has opened a RocksDB; and whether it was forked after that.
+_started = False
+_orphaned = False
+
+
+def _after_fork() -> None:
+    global _orphaned
+    _orphaned = _started
+
+
+def _refuse_orphans() -> None:
+    """RocksDB's threads do not run in a forked child, and what waits for one of them would wait for ever."""
+    global _started
+    if _orphaned:
+        raise StateStoreError(
+            "this process was forked from one that had a RocksDB open, and RocksDB does not work in such a child",
+            remedy="Fork before the first store is opened, or start the process another way (spawn, forkserver)",
+        )
+    _started = True
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,105 @@
+"""Keeps a store's versions in RocksDBs on the local disk, and as changelogs and zips in the checkpoint.
+
+RocksDBStateStoreProvider.scala, with changelog checkpointing. There are no column families, no range scans, no merge.
+"""
+
+from __future__ import annotations
+
+from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.codecs.types import StructType
+from hdfsstore.errors import UnsupportedProviderError
+from hdfsstore.fs import resolve
+from hdfsstore.state.base_provider import BaseProvider
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.reader import VersionReader
+from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
+from hdfsstore.state.rocksdb.commit import RocksDbCommitter
+from hdfsstore.state.rocksdb.encoding import RowEncoding
+from hdfsstore.state.rocksdb.instance import rocksdict
+from hdfsstore.state.rocksdb.loading import VersionLoader
+from hdfsstore.state.rocksdb.retention import SstRetention
+from hdfsstore.state.rocksdb.snapshots import Snapshots
+from hdfsstore.state.rocksdb.store import RocksDbReadStateStore, RocksDbStateStore
+from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
+from hdfsstore.state.rocksdb.versions import Versions
+from hdfsstore.state.rocksdb.work_folder import WorkFolders
+from hdfsstore.state.rocksdb.zips import Zips
+from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.upkeep import Upkeep
+
+# What an encoding adds to the size that a record declares: its versions, and for a prefix a length, a row's head more
+# and what its rows are padded with.
+_ENCODED_BYTES = 64
+
+
+class RocksDbStateStoreProvider(
+    BaseProvider[HeldVersion, RocksDbTransaction, RocksDbReadStateStore, RocksDbStateStore]
+):
+    """hdfsstore.state.provider.StateStoreProvider on RocksDB.
+
+    Attributes:
+        versions: what is at hand.
+        encoding: of keys and values.
+    """
+
+    def __init__(
+        self,
+        store_id: StateStoreId,
+        conf: StateStoreConf,
+        key_type: StructType | None = None,
+        value_type: StructType | None = None,
+        num_cols_prefix_key: int = 0,
+    ) -> None:
+        super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
+        rocksdict()
+        if conf.row_checksum_enabled:
+            raise UnsupportedProviderError(
+                "the RocksDB backend writes no row checksums", remedy="Switch row_checksum_enabled off"
+            )
+        self.encoding = RowEncoding(key_type, num_cols_prefix_key)
+        self.versions = versions = Versions(conf.max_versions_to_retain_in_memory)
+        fs, root = resolve(store_id.checkpoint_root)
+        declared = conf.max_record_bytes + _ENCODED_BYTES
+        file_format = RecordFormat(conf.compression_codec, max_record_bytes=declared, extensions=CHANGELOG_FILES)
+        files = VersionReader(fs, f"{root}/{store_id.relative_folder}", file_format)
+        self._work = WorkFolders(conf.local_dir)
+        zips = Zips(files, conf.min_versions_to_retain)
+        loader = VersionLoader(files, versions, self._work, self._counts)
+        retention = SstRetention(
+            fs,
+            files.folder,
+            conf.min_versions_to_retain,
+            files.lineage,
+            loader.check_snapshot,
+            self._done,
+        )
+        self._start(
+            versions,
+            loader,
+            RocksDbCommitter(zips, conf.checkpoint_format_version, versions, loader, self._counts),
+            Upkeep(
+                versions,
+                Snapshots(zips, conf, versions, self._done),
+                retention,
+                versions.lineage_of,
+                self._work.clean,
+                self._done,
+            ),
+        )
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._work.after_fork()
+
+    @property
+    def _nbytes(self) -> int:
+        return self.versions.nbytes
+
+    def _store(self, base: HeldVersion) -> RocksDbStateStore:
+        return RocksDbStateStore(self, base)
+
+    def _read_store(self, base: HeldVersion) -> RocksDbReadStateStore:
+        return RocksDbReadStateStore(self, base)
+
+    def _let_go(self) -> None:
+        self._work.let_go()

@@ -1,0 +1,65 @@
+"""Makes zips of versions behind the back of the commits; hdfsstore/state/schedule.py says when one is due.
+
+A commit waits only while RocksDB links the files of a checkpoint and writes what came in since the flush before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.files import VersionId
+from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.rocksdb.transaction import HeldVersion
+from hdfsstore.state.rocksdb.versions import Versions
+from hdfsstore.state.rocksdb.zips import Step, Zips
+from hdfsstore.state.schedule import Schedule
+from hdfsstore.state.uploads import Uploads
+
+log = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """What one provider's maintenance does for loads to come. One thread at a time."""
+
+    def __init__(self, zips: Zips, conf: StateStoreConf, versions: Versions, metrics: MaintenanceMetrics) -> None:
+        self._zips = zips
+        self._versions = versions
+        self._metrics = metrics
+        self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
+        self._uploads = Uploads(zips.files, versions, metrics)
+
+    def run(self, now: float, step: Step) -> list[VersionId]:
+        """Writes the zips that are due. A version that a RocksDB has gone on from meanwhile waits for the next run.
+
+        Args:
+            now: on time.monotonic.
+            step: called between two blocks.
+
+        Returns:
+            The versions that have a zip now.
+        """
+        due = self._schedule.due(now, self._versions.held())
+        return [version.id for version in due if self._work(version, step)]
+
+    def _work(self, version: HeldVersion, step: Step) -> bool:
+        instance = version.instance
+        with ExitStack() as stack:
+            try:
+                instance.flush()
+                step()
+                with instance.lock:
+                    if instance.tip != version.id:
+                        return False
+                    folder = stack.enter_context(instance.checkpoint())
+            except StateStoreError:
+                # RocksDB takes no more writes after a failed one: the next version is loaded into another.
+                with instance.lock:
+                    instance.tip = None
+                self._metrics.snapshots_failed += 1
+                log.warning("there is no checkpoint of version %d", version.id[0], exc_info=True)
+                return False
+            content = self._zips.content(instance, folder, version.num_keys, version.id, step)
+            return self._uploads.upload(version, content)
