@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 
 import hdfsstore
-from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
+from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROCKSDB_PROVIDER, ROW_CHECKSUM
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
 from hdfsstore.checkpoint.operator_metadata import OperatorMetadata, StoreMetadata, encode_operator_metadata
@@ -28,6 +28,7 @@ from hdfsstore.publish import publish
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.store_id import StateStoreId
+from tests.continuing import FORMAT_VERSION
 from tests.rows import counted
 from tests.unit.codecs.row_strategies import plain_leaves, schemas, to_arrow
 from tests.unit.codecs.row_strategies import values as row_values
@@ -40,18 +41,30 @@ Updates = dict[int, list[tuple[list[int], pa.StructArray | None]]]
 
 
 class OwnCheckpoint:
-    """A checkpoint of format version 1 that our store writes, as Spark would: its files are all ours.
+    """A checkpoint that our store writes, as Spark would: its files are all ours.
 
     Args:
         codec, row_checksums: of the state files.
+        backend: "hdfs" or "rocksdb".
+        format_version: checkpoint format version; 2 only with "rocksdb", as Spark has it.
     """
 
-    def __init__(self, root: Path, value_type: StructType, codec: str = "lz4", *, row_checksums: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        value_type: StructType,
+        codec: str = "lz4",
+        *,
+        row_checksums: bool = False,
+        backend: str = "hdfs",
+        format_version: int = 1,
+    ) -> None:
         self._fs, self._root = LocalFileSystem(), str(root / "checkpoint")
         self.path = root / "checkpoint"
         self._conf = {
             "spark.sql.shuffle.partitions": str(PARTITIONS),
-            PROVIDER: HDFS_PROVIDER,
+            PROVIDER: {"hdfs": HDFS_PROVIDER, "rocksdb": ROCKSDB_PROVIDER}[backend],
+            FORMAT_VERSION: str(format_version),
             COMPRESSION_CODEC: codec,
             ROW_CHECKSUM: str(row_checksums).lower(),
         }
@@ -61,19 +74,20 @@ class OwnCheckpoint:
         self._write("state/0/_metadata/metadata", encode_operator_metadata(0, operator, f"file:{root}/state/0"))
         self._write("state/0/0/_metadata/schema", schema)
         self._offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
-        self._commits = hdfsstore.CommitLog(self._root, checkpoint_format_version=1)
+        self._commits = hdfsstore.CommitLog(self._root, checkpoint_format_version=format_version)
         conf = replace(
             StateStoreConf.from_spark(self._conf),
-            checkpoint_format_version=1,
             min_deltas_for_snapshot=0,
             maintenance_interval=0,
             local_dir=str(root / "local"),
         )
         schemas = {"key_schema": to_arrow_schema(KEY), "value_schema": to_arrow_schema(value_type)}
         self.partitions = [
-            open_provider(StateStoreId(f"{self._root}/state", 0, i), conf=conf, **schemas) for i in range(PARTITIONS)
+            open_provider(StateStoreId(f"{self._root}/state", 0, i), backend, conf, **schemas)
+            for i in range(PARTITIONS)
         ]
         self.batches = 0
+        self._ids: dict[int, str | None] = {}  # of each partition's last version
 
     def __enter__(self) -> OwnCheckpoint:
         return self
@@ -89,7 +103,7 @@ class OwnCheckpoint:
         self._offsets.add(batch_id, encode_offset_log(entry))
         infos = {}
         for partition_id, provider in enumerate(self.partitions):
-            store = provider.get_store(batch_id)
+            store = provider.get_store(batch_id, self._ids.get(partition_id))
             for ids, values in updates.get(partition_id, []):
                 keys = pa.record_batch([pa.array(ids, pa.int64())], ["id"])
                 if values is None:
@@ -97,6 +111,7 @@ class OwnCheckpoint:
                 else:
                     store.put_batch(keys, pa.RecordBatch.from_struct_array(values))
             infos[partition_id] = [store.commit()]
+            self._ids[partition_id] = infos[partition_id][0].checkpoint_unique_id
         self._commits.add(batch_id, 0, {0: infos})
 
     def _write(self, name: str, content: bytes) -> None:
