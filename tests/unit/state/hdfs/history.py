@@ -111,12 +111,14 @@ class History:
 
     # What executors do
 
-    def begin(self, executor: int, steps: Steps) -> None:
+    def begin(self, executor: int, steps: Steps, anew: bool = False) -> None:
+        """Opens a store for these updates; in format 1 for those that the version had before, unless it is `anew`."""
         base = self.chosen[-1]
         if self.format == 1:
-            steps = self.script.setdefault(base[0] + 1, steps)
+            steps = steps if anew else self.script.get(base[0] + 1, steps)
             if not self.may_write(base, steps):
                 return
+            self.script[base[0] + 1] = steps
         store = self.executors[executor].get_store(*base)
         assert contents(store) == self.rows[base]
         self.attempts.append(Attempt(executor, base, store, dict(self.rows[base]), list(steps)))
@@ -215,6 +217,7 @@ class History:
         if any(snapshot >= over for snapshot in snapshots):
             return False
         self.restart_all()
+        self.reported = []
         for stale in [each for each in self.rows if each[0] >= version and each[1] is None]:
             del self.rows[stale]
         for number in [each for each in self.script if each > version]:

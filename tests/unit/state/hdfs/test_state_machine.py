@@ -47,9 +47,9 @@ class Machine(RuleBasedStateMachine):
             self.history.finish()
 
     @precondition(lambda self: len(self.history.attempts) < 4)
-    @rule(executor=EXECUTORS, steps=STEPS)
-    def begin(self, executor: int, steps: Steps) -> None:
-        self.history.begin(executor, steps)
+    @rule(executor=EXECUTORS, steps=STEPS, anew=st.booleans())
+    def begin(self, executor: int, steps: Steps, anew: bool) -> None:
+        self.history.begin(executor, steps, anew)
 
     @rule(executor=EXECUTORS, batches=st.lists(STEPS, min_size=1, max_size=5), maintained=st.booleans())
     def run_batches(self, executor: int, batches: list[Steps], maintained: bool) -> None:
