@@ -3,7 +3,7 @@
     <v>[_<id>].zip    MANIFEST-<n>, CURRENT, OPTIONS-<n>, <n>.log (empty), metadata
     metadata          "v1", a line feed, and one line of JSON:
                       {"sstFiles":[{"localFileName":"000008.sst","dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
-                       "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":0},...}
+                       "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
     SSTs/<dfsSstFileName>    the SST files, uploaded once and referred to by every zip that has them
 
 numKeys is -1 where the keys were not counted. More families than `default` in the mapping are virtual column families.
@@ -64,6 +64,10 @@ def encode(archive: Archive) -> bytes:
         ],
         "numKeys": -1 if archive.num_keys is None else archive.num_keys,
         "numInternalKeys": 0,
+        # As Spark has it without column families: were it missing, Spark would write a zip with its next commit.
+        "columnFamilyMapping": {_DEFAULT: 1},
+        "columnFamilyTypeMap": {_DEFAULT: False},
+        "maxColumnFamilyId": 1,
     }
     metadata = _VERSION + json.dumps(fields, separators=(",", ":"))
     content = io.BytesIO()

@@ -1,0 +1,97 @@
+"""The zips of versions."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from hdfsstore.errors import CorruptFileError, UnsupportedProviderError, UnsupportedVersionError
+from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, decode, encode
+
+FILES = {"CURRENT": b"MANIFEST-000005\n", "MANIFEST-000005": bytes(range(256)) * 9, "000004.log": b""}
+SSTS = [Sst("000008.sst", "000008-739bca93-a046-4785-9e98-3f697e8d5a5d.sst", 1507)]
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as target:
+        for name, data in files.items():
+            target.writestr(name, data)
+    return content.getvalue()
+
+
+def with_metadata(**fields: object) -> bytes:
+    return zipped({**FILES, "metadata": b"v1\n" + json.dumps({"sstFiles": [], "numKeys": 3, **fields}).encode()})
+
+
+@pytest.mark.parametrize("num_keys", [None, 0, 7])
+def test_what_was_put_in_comes_out(num_keys: int | None) -> None:
+    archive = Archive(FILES, SSTS, num_keys)
+    assert decode(encode(archive), "1.zip") == archive
+
+
+def test_the_metadata_is_sparks() -> None:
+    with zipfile.ZipFile(io.BytesIO(encode(Archive(FILES, SSTS, 4)))) as found:
+        version, fields = found.read("metadata").decode().split("\n")
+    assert version == "v1"
+    assert (
+        json.loads(fields).items()
+        >= {
+            "sstFiles": [{"localFileName": SSTS[0].local, "dfsSstFileName": SSTS[0].remote, "sizeBytes": 1507}],
+            "numKeys": 4,
+            "numInternalKeys": 0,
+        }.items()
+    )
+
+
+@pytest.mark.parametrize("size", [0, 1, 30, 200, 400])
+def test_a_zip_that_is_cut_off_is_damaged(size: int) -> None:
+    content = encode(Archive(FILES, SSTS, 1))
+    with pytest.raises(CorruptFileError, match=r"1\.zip"):
+        decode(content[:size], "1.zip")
+
+
+def test_every_flipped_byte_is_an_error_or_does_no_harm() -> None:
+    archive = Archive(FILES, SSTS, 1)
+    content = encode(archive)
+    for place in range(len(content)):
+        flipped = content[:place] + bytes([content[place] ^ 0x5A]) + content[place + 1 :]
+        try:
+            found = decode(flipped, "1.zip")
+        except (CorruptFileError, UnsupportedVersionError):
+            continue
+        assert set(found.files.values()) == set(FILES.values())
+
+
+@pytest.mark.parametrize("metadata", [b"", b"v1\n", b"v1\n[]", b"v1\n{}", b"{", b'v1\n{"sstFiles":[{}],"numKeys":1}'])
+def test_metadata_that_makes_no_sense(metadata: bytes) -> None:
+    with pytest.raises(CorruptFileError, match="metadata"):
+        decode(zipped({"metadata": metadata}), "1.zip")
+
+
+def test_metadata_of_a_later_version() -> None:
+    with pytest.raises(UnsupportedVersionError, match="v2"):
+        decode(zipped({"metadata": b"v2\n{}"}), "1.zip")
+
+
+@pytest.mark.parametrize("name", ["../1.sst", "/tmp/1.sst", "a/1.sst", ".sst", ""])
+def test_names_that_lead_out_of_the_folder(name: str) -> None:
+    for sst in ((name, "1-a.sst"), ("1.sst", name)):
+        fields = {"localFileName": sst[0], "dfsSstFileName": sst[1], "sizeBytes": 1}
+        with pytest.raises(CorruptFileError, match="names a file"):
+            decode(with_metadata(sstFiles=[fields]), "1.zip")
+
+
+def test_column_families_are_refused_and_the_default_one_is_none() -> None:
+    assert decode(with_metadata(columnFamilyMapping={"default": 1}), "1.zip").num_keys == 3
+    with pytest.raises(UnsupportedProviderError, match="count, sum"):
+        decode(with_metadata(columnFamilyMapping={"sum": 3, "default": 1, "count": 2}), "1.zip")
+
+
+def test_which_files_of_a_rocksdb_go_into_it() -> None:
+    there = ["000004.log", "CURRENT", "MANIFEST-000005", "OPTIONS-000007"]
+    others = ["000008.sst", "IDENTITY", "LOCK", "LOG", "rocksdict-config.json"]
+    assert list(filter(belongs, [*there, *others])) == there
