@@ -79,10 +79,15 @@ def file_types(fs: FileSystem, paths: list[str]) -> list[FileType]:
         return [info.type for info in fs.get_file_info(paths)]
 
 
+def file_info(fs: FileSystem, path: str) -> FileInfo:
+    """What the filesystem says of a path; its type is FileType.NotFound where there is nothing."""
+    with _typed_errors(path):
+        return fs.get_file_info([path])[0]
+
+
 def modified_at(fs: FileSystem, path: str) -> int:
     """When the file was written, in nanoseconds since 1970; 0 where there is none, or the filesystem does not say."""
-    with _typed_errors(path):
-        return fs.get_file_info([path])[0].mtime_ns or 0
+    return file_info(fs, path).mtime_ns or 0
 
 
 def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None, size: int | None = None) -> Input:

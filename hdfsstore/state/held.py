@@ -68,8 +68,9 @@ class HeldVersions(Lineages, Generic[V]):
                 self._forget(v for v in self._held if v == version.id or (v[1] is None and v[0] > version.id[0]))
 
     def clear(self) -> None:
-        """Lets go of all."""
+        """Lets go of all, and holds nothing any more, whoever commits later."""
         with self._lock:
+            self._max_retained = 0
             self._held.clear()
             self._recent.clear()
 

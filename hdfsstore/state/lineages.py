@@ -6,6 +6,7 @@ import threading
 from typing import Protocol
 
 from hdfsstore.codecs.lineage import LineageItem, fits, newest_that_fit
+from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
 
 EMPTY: VersionId = (0, None)
@@ -40,7 +41,7 @@ class Lineages:
 
     def __init__(self) -> None:
         self.confirmed: VersionId | None = None
-        self._snapshots: frozenset[VersionId] = frozenset()
+        self._snapshots: dict[VersionId, FileDigest | None] = {}  # replaced as a whole
         self._attempts: frozenset[VersionId] = frozenset()
         self._noting = threading.Lock()
 
@@ -73,15 +74,28 @@ class Lineages:
             return lineage[attempts[-1] :]
         return newest_that_fit(lineage)
 
-    def note_snapshot(self, version_id: VersionId) -> None:
-        """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on."""
+    def base_snapshot(self, version: Version) -> tuple[int, FileDigest] | None:
+        """The last snapshot without an id below the version, and its digest; None: none is known."""
+        for item in reversed(version.lineage):
+            digest = self._snapshots.get(item)
+            if digest is not None:
+                return item[0], digest
+        return None
+
+    def note_snapshot(self, version_id: VersionId, digest: FileDigest | None = None) -> None:
+        """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on.
+
+        Args:
+            digest: of its file, where it has no id.
+        """
         with self._noting:
-            self._snapshots = _with(self._snapshots, version_id)
+            kept = _with(frozenset(self._snapshots), version_id)
+            self._snapshots = {**{item: self._snapshots.get(item) for item in kept}, version_id: digest}
 
     def note_removed(self, version_id: VersionId) -> None:
         """The snapshot of that version was removed."""
         with self._noting:
-            self._snapshots -= {version_id}
+            self._snapshots = {item: digest for item, digest in self._snapshots.items() if item != version_id}
 
     def note_attempt(self, version_id: VersionId) -> None:
         """The upload of a snapshot of that version begins: where a lineage grows too long, it begins here."""

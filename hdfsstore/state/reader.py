@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat
-from hdfsstore.fs import Input, modified_at, open_input
+from hdfsstore.fs import Input, file_info, modified_at, open_input
 from hdfsstore.state.digest import DigestedInput, FileDigest
 from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.lineages import EMPTY
@@ -52,6 +52,23 @@ class VersionReader:
                 return source.finish() == digest
         except FileNotFoundError:
             return False
+
+    def is_unchanged_or_gone(self, version_id: VersionId, digest: FileDigest) -> bool:
+        """The same of a snapshot that is looked for no more once it is removed; read only where its time differs."""
+        path = self.path(version_id, digest.kind)
+        info = file_info(self.fs, path)
+        if info.type == FileType.NotFound:
+            return True
+        if info.size != digest.size:
+            return False
+        if info.mtime_ns and info.mtime_ns == digest.modified:
+            return True
+        try:
+            with self.digested(open_input(self.fs, path, ()), version_id, digest.kind) as source:
+                found = source.finish()
+                return found is not None and found.crc32c == digest.crc32c
+        except FileNotFoundError:
+            return True
 
     @contextmanager
     def digested(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[DigestedInput]:

@@ -6,8 +6,11 @@ import logging
 import time
 from collections.abc import Iterator
 
+from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import ImageDamagedError, StateStoreError
+from hdfsstore.fs import modified_at
 from hdfsstore.publish import publish, remove
+from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import StateFiles
 from hdfsstore.state.held import Held
 from hdfsstore.state.lineages import Lineages
@@ -55,12 +58,14 @@ class Uploads:
         begun = time.monotonic()
         self._lineages.note_attempt(version.id)
         path = self._files.path(version.id, "snapshot")
-        size = 0
+        size = checksum = 0
 
         def counted() -> Iterator[bytes]:
-            nonlocal size
+            nonlocal size, checksum
             for piece in content:
                 size += len(piece)
+                if version.id[1] is None:
+                    checksum = crc32c(piece, checksum)
                 yield piece
 
         publish(self._files.fs, path, counted(), overwrite=True, unique_name=version.id[1] is not None)
@@ -71,7 +76,10 @@ class Uploads:
             if not listing.rests_on_snapshot(version.id[0]):
                 remove(self._files.fs, [path])
             raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
-        self._lineages.note_snapshot(version.id)
+        digest = None
+        if version.id[1] is None:
+            digest = FileDigest("snapshot", size, checksum, modified_at(self._files.fs, path))
+        self._lineages.note_snapshot(version.id, digest)
         seconds = time.monotonic() - begun
         self._metrics.snapshots_uploaded += 1
         self._metrics.snapshot_bytes += size

@@ -53,7 +53,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")
-        self._versions.note_snapshot(version_id)
+        self._versions.note_snapshot(version_id, digest)
         while merger.build():
             continue
         tree = LayerTree(merger.finish(), version_id)

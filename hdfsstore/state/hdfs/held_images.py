@@ -2,10 +2,11 @@
 
     {"lineage": [[<version>, "<id>" or null], ...],
      "run": null, or without a unique id
-            ["<query's id>" or null, "delta" or "snapshot", <size>, <CRC-32C>, <modified>]}
+            ["<query's id>" or null, "delta" or "snapshot", <size>, <CRC-32C>, <modified>],
+     "base": null, or [<version>, "snapshot", <size>, <CRC-32C>, <modified>]}
 
-Without a unique id (checkpoint format version 1) the name says nothing about the run: the query's id and the digest of
-the version's file do.
+Without a unique id (checkpoint format version 1) the name says nothing about the run: the query's id, the digest of the
+version's file and that of the snapshot below it do. That snapshot may be gone by now, as retention removes it.
 """
 
 from __future__ import annotations
@@ -60,11 +61,16 @@ class HeldImages:
             left.remove(version_id)
         return None
 
-    def write(self, version: HeldVersion, image: Image) -> Image | None:
-        """Keeps an image of a version; returns it mapped, or None where there is no place for it."""
+    def write(self, version: HeldVersion, image: Image, base: tuple[int, FileDigest] | None) -> Image | None:
+        """Keeps an image of a version; returns it mapped, or None where there is no place for it.
+
+        Args:
+            base: version and digest of the snapshot without an id that it stands on, where that is known.
+        """
         metadata = {
             "lineage": [list(item) for item in version.lineage],
             "run": None if version.digest is None else [self._query_id, *version.digest],
+            "base": None if base is None else [base[0], *base[1]],
         }
         mapped = self._images.write(*version.id, image, metadata)
         if mapped is not None:
@@ -90,6 +96,8 @@ class HeldImages:
             lineage = tuple((int(version), unique_id) for version, unique_id in metadata["lineage"])
             run = metadata["run"]
             digest = None if run is None else FileDigest(*run[1:])
+            base = metadata["base"]
+            base_digest = None if base is None else FileDigest(*base[1:])
         except (KeyError, TypeError, ValueError):  # another release's
             return None
         if image.row_checksums != self._reader.format.row_checksums:
@@ -97,5 +105,7 @@ class HeldImages:
         if version_id[1] is None and (run is None or run[0] != self._query_id):
             return None
         if not self._reader.is_unchanged(version_id, digest):
+            return None
+        if base_digest is not None and not self._reader.is_unchanged_or_gone((base[0], None), base_digest):
             return None
         return HeldVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)

@@ -126,7 +126,7 @@ class VersionLoader(Loader[HeldVersion]):
         loaded = self._reader.version(wanted)
         self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
         if loaded.image_id != EMPTY:
-            self._versions.note_snapshot(loaded.image_id)
+            self._versions.note_snapshot(loaded.image_id, loaded.digest)
         tree = LayerTree(loaded.image, loaded.image_id)
         return self._built(HeldVersion(loaded.image_id, tree, 0, (), loaded.digest), loaded.deltas)
 

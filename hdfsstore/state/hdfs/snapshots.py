@@ -129,7 +129,7 @@ class Snapshots:
             while merger.build():
                 step()
             image = merger.finish()
-            mapped = self._images.write(version, image)
+            mapped = self._images.write(version, image, self._versions.base_snapshot(version))
             self._versions.install(mapped or image, version.id, layers[-1])
             self._metrics.images_built += 1
             self._metrics.image_seconds += time.monotonic() - begun

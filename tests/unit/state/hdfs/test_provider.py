@@ -47,6 +47,16 @@ def test_what_a_task_reports(executors: Executors) -> None:
     assert uuid.UUID(second.checkpoint_unique_id).version == 4
 
 
+def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_executors: Executors) -> None:
+    provider = any_executors.open()
+    store = provider.get_store(0)
+    store.put(b"a", b"1")
+    provider.close()
+    last = id_of(store.commit())
+    assert provider.versions.held() == []
+    assert read(any_executors.open(), last) == {b"a": b"1"}
+
+
 @pytest.mark.parametrize("held", [1, 2, 3])
 def test_so_many_version_numbers_are_held(any_executors: Executors, held: int) -> None:
     provider = any_executors.open(max_versions_to_retain_in_memory=held)

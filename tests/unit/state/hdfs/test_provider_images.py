@@ -109,6 +109,29 @@ def test_without_ids_an_image_of_another_query_is_not_used(executors_v1: Executo
     assert executors_v1.images() == []
 
 
+def test_without_ids_an_image_on_another_snapshot_is_not_used(executors_v1: Executors) -> None:
+    """Of a store that was made again only the snapshot below differs: the last delta has the same bytes and time."""
+    with executors_v1.open(min_deltas_for_snapshot=0) as provider:
+        first = commit(provider, EMPTY, {b"key 1": b"of the one run"})
+        provider.get_store(*first).abort()
+        provider.do_maintenance()
+        second = commit(provider, first, {b"key 2": b"of both"})
+        provider.get_store(*second).abort()
+        provider.do_maintenance()
+    assert any(path.name == "2.image" for path in executors_v1.images())
+    executors_v1.path(second, "snapshot").unlink(missing_ok=True)
+    with Executors(executors_v1.root / "again", checkpoint_format_version=1).open(min_deltas_for_snapshot=0) as other:
+        commit(other, EMPTY, {b"key 1": b"of the other run, which is longer"})
+        other.get_store(1).abort()
+        other.do_maintenance()
+    again = Executors(executors_v1.root / "again").path((1, None), "snapshot")
+    executors_v1.path((1, None), "snapshot").write_bytes(again.read_bytes())
+    executors_v1.path((1, None)).unlink()
+    provider = executors_v1.open()
+    assert read(provider, second) == {b"key 1": b"of the other run, which is longer", b"key 2": b"of both"}
+    assert provider.metrics["localImageHitCount"] == 0
+
+
 def test_with_ids_no_query_has_to_be_known(executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
     (executors.root / "metadata").write_text("no JSON")
     versions = with_image(executors, 3)
