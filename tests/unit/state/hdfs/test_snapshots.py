@@ -122,7 +122,7 @@ def test_a_failed_upload_is_logged_and_counted_and_tried_again(
         provider.do_maintenance()
         provider.do_maintenance()
     assert f"no snapshot of version {versions[4][0]}" in caplog.text
-    assert "Traceback" in caplog.text
+    assert any(record.exc_info for record in caplog.records)
     assert provider.metrics["snapshotsFailed"] == 2
     assert provider.metrics["snapshotsUploaded"] == 0
     assert not leftovers(any_executors)
