@@ -235,6 +235,8 @@ def _close(opened: list[Any], folder: Path, pid: int) -> None:
         return
     for db in opened:
         try:
+            # A snapshot that is let go of later keeps it open: a compaction without its folder would fail, and wait.
+            db.cancel_all_background(True)
             db.close()
         except Exception as error:  # noqa: BLE001 - rocksdict has no types of its own, and the folder goes anyway
             log.warning("%s: RocksDB was not closed: %s", folder, error)
