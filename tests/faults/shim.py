@@ -8,6 +8,7 @@ import enum
 import hashlib
 import mmap
 import subprocess
+import uuid
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.c")
@@ -52,7 +53,7 @@ def library() -> Path:
     built = BUILD / f"shim-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
     if not built.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
-        temporary = built.with_suffix(".tmp")
+        temporary = built.with_suffix(f".{uuid.uuid4()}.tmp")  # threads, and processes, may all be the first
         flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
         subprocess.run(["cc", *flags, "-o", str(temporary), str(SOURCE), "-ldl"], check=True)
         temporary.rename(built)
