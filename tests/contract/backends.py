@@ -81,3 +81,4 @@ def _variants(every_codec: bool) -> Iterator[Variant]:
 
 VARIANTS = tuple(_variants(every_codec=False))
 EVERY_CODEC = tuple(_variants(every_codec=True))
+WITH_IDS = [variant for variant in VARIANTS if variant.conf.checkpoint_format_version == 2]

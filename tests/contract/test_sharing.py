@@ -11,6 +11,7 @@ import pytest
 
 from hdfsstore import StateStoreError
 from hdfsstore.state.provider import StateStoreProvider
+from tests.contract.backends import WITH_IDS
 from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read, ref, state_after, write, write_chain
 
 
@@ -86,10 +87,9 @@ def test_threads_with_a_store_each_write(provider: StateStoreProvider, partition
         assert [read(provider, each) for each in refs] == [read(cold, each) for each in refs] == states
 
 
+@pytest.mark.parametrize("variant", WITH_IDS, ids=str)
 def test_each_thread_goes_its_own_way(partition: Partition) -> None:
     """Lineages that share a base, grown at once, through one provider."""
-    if partition.conf.checkpoint_format_version == 1:
-        pytest.skip("format 1 has one version of each number")
     provider = partition.open(min_deltas_for_snapshot=2)
     base = write_chain(provider, 3)[-1]
 

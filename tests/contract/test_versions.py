@@ -10,7 +10,7 @@ import pytest
 from hdfsstore import StateStoreError
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.provider import StateStoreCheckpointInfo, StateStoreProvider
-from tests.contract.backends import EVERY_CODEC
+from tests.contract.backends import EVERY_CODEC, WITH_IDS
 from tests.contract.partition import EMPTY, Partition, contents, read, ref, state_after, write, write_chain
 
 NOT_THERE = (BatchNotAvailableError, MissingFileError)
@@ -77,12 +77,11 @@ def test_an_id_that_no_attempt_had_is_refused(provider: StateStoreProvider, part
             executor.get_store(1, str(uuid.uuid4()))
 
 
+@pytest.mark.parametrize("variant", WITH_IDS, ids=str)
 def test_a_version_is_not_taken_for_another_with_the_id_left_out(
     provider: StateStoreProvider, partition: Partition
 ) -> None:
-    version, unique_id = write(provider, EMPTY, {b"k": b"1"})
-    if unique_id is None:
-        pytest.skip("format 1 has no ids")
+    version, _ = write(provider, EMPTY, {b"k": b"1"})
     for executor in (provider, partition.open("elsewhere")):
         with pytest.raises(StateStoreError):
             executor.get_store(version)
