@@ -235,11 +235,11 @@ def _close(opened: list[Any], folder: Path, pid: int) -> None:
         return
     for db in opened:
         try:
-            # A snapshot that is let go of later keeps it open: a compaction without its folder would fail, and wait.
+            # Closed when the last snapshot goes too: a compaction without its folder would fail until then, and wait.
             db.cancel_all_background(True)
-            db.close()
         except Exception as error:  # noqa: BLE001 - rocksdict has no types of its own, and the folder goes anyway
             log.warning("%s: RocksDB was not closed: %s", folder, error)
+    opened.clear()
     shutil.rmtree(folder, ignore_errors=True)
 
 
