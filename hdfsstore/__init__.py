@@ -14,6 +14,7 @@ from hdfsstore.errors import (
     StateStoreClosedError,
     StateStoreError,
     UnsupportedProviderError,
+    UnsupportedQueryError,
     UnsupportedTypeError,
     UnsupportedVersionError,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "StateStoreId",
     "Store",
     "UnsupportedProviderError",
+    "UnsupportedQueryError",
     "UnsupportedTypeError",
     "UnsupportedVersionError",
     "open_provider",

@@ -52,6 +52,10 @@ class UnsupportedProviderError(StateStoreError):
     """The checkpoint's state is kept by a provider that this release cannot read."""
 
 
+class UnsupportedQueryError(StateStoreError):
+    """A stateful query cannot run like this: the Spark release, kind of session, trigger, mode or plan is named."""
+
+
 class BatchNotAvailableError(StateStoreError):
     """The batch was never committed, or retention has removed what it needs."""
 

@@ -109,7 +109,12 @@ def _seconds(value: object) -> float:
     return _quantity(value, _SECONDS, "ms")
 
 
-def _bytes(value: object) -> int:
+def parse_bytes(value: object) -> int:
+    """Bytes of a number, or of a string such as "64m", "2gb" or "1024".
+
+    Raises:
+        ValueError, KeyError: it is none.
+    """
     text = str(value).strip().lower()
     if len(text) > 2 and text.endswith("b") and text[-2].isalpha():
         text = text[:-1]
@@ -125,7 +130,7 @@ _FROM_SPARK: dict[str, tuple[str, Callable[[Any], Any]]] = {
     f"{_STATE}rowChecksum.enabled": ("row_checksum_enabled", _boolean),
     f"{_STATE}maintenanceInterval": ("maintenance_interval", _seconds),
     f"{_OURS}localDir": ("local_dir", str),
-    f"{_OURS}localDirMaxBytes": ("local_dir_max_bytes", _bytes),
+    f"{_OURS}localDirMaxBytes": ("local_dir_max_bytes", parse_bytes),
     f"{_OURS}imageOverlayShare": ("image_overlay_share", float),
-    f"{_OURS}maxRecordBytes": ("max_record_bytes", _bytes),
+    f"{_OURS}maxRecordBytes": ("max_record_bytes", parse_bytes),
 }

@@ -1,0 +1,1 @@
+"""Stateful functions of PySpark on the state store of this package."""

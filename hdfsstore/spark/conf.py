@@ -1,0 +1,140 @@
+"""Settings of a stateful query: options `hdfsstore.*` of its writer, or confs `spark.hdfsstore.*`; the option wins."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.conf import StateStoreConf, parse_bytes
+
+T = TypeVar("T")
+
+_STATE_STORE = "spark.sql.streaming.stateStore."
+_STREAMING = "spark.sql.streaming."
+_OPTION = "hdfsstore."
+_CONF = "spark.hdfsstore."
+
+# Settings of the store: our name, and the one that StateStoreConf.from_spark takes.
+_OF_STORE = {
+    "checkpointFormatVersion": f"{_STATE_STORE}checkpointFormatVersion",
+    "compression.codec": f"{_STATE_STORE}compression.codec",
+    "imageOverlayShare": f"{_CONF}imageOverlayShare",
+    "localDir": f"{_CONF}localDir",
+    "localDirMaxBytes": f"{_CONF}localDirMaxBytes",
+    "maintenanceInterval": f"{_STATE_STORE}maintenanceInterval",
+    "maxBatchesToRetainInMemory": f"{_STREAMING}maxBatchesToRetainInMemory",
+    "maxRecordBytes": f"{_CONF}maxRecordBytes",
+    "minBatchesToRetain": f"{_STREAMING}minBatchesToRetain",
+    "minDeltasForSnapshot": f"{_STATE_STORE}minDeltasForSnapshot",
+    "rowChecksum.enabled": f"{_STATE_STORE}rowChecksum.enabled",
+}
+NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions")))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConf:
+    """How a query keeps its state.
+
+    Attributes:
+        num_partitions: of the state, for a query that has none yet [numPartitions, else spark.sql.shuffle.partitions].
+        max_bytes_per_call: an engine is given at most so many bytes of Arrow data at a time, unless one key has more
+            [maxBytesPerCall]. A worker takes several times as much: rows, keys, output, pandas' copies.
+        num_recent_progress: how many batches recentProgress goes back
+            [spark.sql.streaming.numRecentProgressUpdates].
+        speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
+        store: of the state store [the other names; else Spark's own confs].
+    """
+
+    num_partitions: int = 200
+    max_bytes_per_call: int = 64 << 20
+    num_recent_progress: int = 100
+    speculation: bool = False
+    store: StateStoreConf = field(default_factory=StateStoreConf)
+
+    @classmethod
+    def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
+        """The settings of a query that starts now.
+
+        Args:
+            conf: the session's: spark.conf.getAll.
+            options: the writer's; those that do not begin with `hdfsstore.` are somebody else's. Names are matched in
+                any case, as Spark matches options.
+
+        Raises:
+            ValueError: there is no such setting, or its value makes no sense; the message has its name.
+        """
+        given = {name: (full, value) for name, full, value in _given(conf, options)}
+
+        def setting(name: str, spark_name: str, default: str, parse: Callable[[str], T]) -> T:
+            full, value = given.get(name) or (spark_name, conf.get(spark_name, default))
+            return _parsed(full, value, parse)
+
+        return cls(
+            num_partitions=setting("numPartitions", "spark.sql.shuffle.partitions", "200", _positive),
+            max_bytes_per_call=setting("maxBytesPerCall", f"{_CONF}maxBytesPerCall", "64m", _positive_bytes),
+            num_recent_progress=int(conf.get("spark.sql.streaming.numRecentProgressUpdates", "100")),
+            speculation=conf.get("spark.speculation", "false").strip().lower() == "true",
+            store=_store(conf, given),
+        )
+
+
+def _given(conf: Mapping[str, str], options: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """What is set by our names: (name, its name in full, value); the later one of two wins."""
+    known = {name.lower(): name for name in NAMES}
+    found = []
+    for prefix, settings in ((_CONF, conf), (_OPTION, options)):
+        for full, value in settings.items():
+            if not full.lower().startswith(prefix):
+                continue
+            rest = full[len(prefix) :]
+            if rest.lower() not in known:
+                raise ValueError(_unknown(full, prefix, rest))
+            found.append((known[rest.lower()], full, value))
+    return found
+
+
+def _unknown(full: str, prefix: str, rest: str) -> str:
+    near = difflib.get_close_matches(rest, NAMES, 1)
+    meant = f"; {prefix}{near[0]} is the nearest" if near else ""
+    return f"there is no setting {full}{meant}. There are {', '.join(prefix + name for name in NAMES)}"
+
+
+def _store(conf: Mapping[str, str], given: Mapping[str, tuple[str, str]]) -> StateStoreConf:
+    merged = dict(conf)
+    # Spark's 1 is what its own HDFS-backed stores need, in the same session: it says nothing about ours.
+    merged.pop(_OF_STORE["checkpointFormatVersion"], None)
+    for name, spark_name in _OF_STORE.items():
+        if name in given:
+            full, value = given[name]
+            merged[spark_name] = value
+            _parsed(full, value, partial(_store_setting, spark_name))
+    return StateStoreConf.from_spark(merged)
+
+
+def _store_setting(spark_name: str, value: str) -> StateStoreConf:
+    return StateStoreConf.from_spark({spark_name: value})
+
+
+def _parsed(full: str, value: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(value)
+    except (ValueError, KeyError, StateStoreError) as error:
+        raise ValueError(f"{full}: {value!r} makes no sense: {error}") from error
+
+
+def _positive(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError("it is at least 1")
+    return number
+
+
+def _positive_bytes(value: str) -> int:
+    number = parse_bytes(value)
+    if number < 1:
+        raise ValueError("it is at least 1")
+    return number
