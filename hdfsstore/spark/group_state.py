@@ -1,0 +1,130 @@
+"""GroupState as functions of one key get it: PySpark's own class, with a constructor that costs next to nothing.
+
+What Spark writes when the function has ended, by what was done to the state (seen on 4.3; PySpark never compares the
+timeout with the stored one):
+
+    removed, no timeout set           the key is removed
+    updated, or a timeout was set     the state, null where there is none, and the timeout set; -1, none, if it was not
+    else                              nothing: the key keeps its state and its timeout, one that has come fires again
+
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import sys
+from typing import Any
+
+from pyspark.sql.streaming.state import GroupState
+
+NO_TIMEOUT = -1
+NO_WATERMARK = -1
+# Types of values that `update` takes as they are.
+_PLAIN = frozenset(
+    (
+        *(type(None), bool, int, float, str, bytes, bytearray, list, dict, tuple, decimal.Decimal),
+        *(datetime.date, datetime.datetime, datetime.timedelta),
+    )
+)
+
+
+class KeyState(GroupState):
+    """The state of one key in one call of the user's function; made by the classes that `key_state_class` gives.
+
+    PySpark's `get`, `update`, `remove`, timeouts and checks, but not its transport to the JVM. What is the same for all
+    keys of a task stands in the class; an instance holds its value and what was done to it.
+
+    Args:
+        value: the state's columns; None where the key has no state.
+    """
+
+    _value: Any
+    _updated = False
+    _removed = False
+    _timeout_timestamp = NO_TIMEOUT
+    _old_timeout_timestamp = NO_TIMEOUT
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._defined = value is not None
+
+    def update(self, newValue: Any) -> None:
+        """Sets the value of the state, a tuple or Row of its columns, which cannot be None.
+
+        NumPy's and pandas' scalars become Python's, as in PySpark.
+        """
+        if newValue is None:
+            super().update(newValue)  # type: ignore[arg-type] # raises
+        self._value = values = tuple(newValue)
+        for value in values:
+            if type(value) not in _PLAIN:
+                self._value = tuple(map(_plain, values))
+                break
+        self._defined = True
+        self._updated = True
+        self._removed = False
+
+
+class KeyValue(KeyState):
+    """A KeyState whose state is one Python value and no tuple of columns."""
+
+    @property
+    def get(self) -> Any:
+        """The state; ValueError where there is none."""
+        return self._value if self._defined else super().get
+
+    @property
+    def getOption(self) -> Any:
+        """The state, or None."""
+        return self._value if self._defined else None
+
+    def update(self, newValue: Any) -> None:
+        """Sets the state, which cannot be None. It is kept as it is when the function has ended with this key."""
+        if newValue is None:
+            super().update(newValue)  # raises
+        self._value = newValue
+        self._defined = True
+        self._updated = True
+        self._removed = False
+
+
+def key_state_class(
+    timeout_conf: str,
+    processing_time_ms: int,
+    watermark_ms: int,
+    *,
+    has_timed_out: bool = False,
+    base: type[KeyState] = KeyState,
+) -> type[KeyState]:
+    """The class of the states that a task gives to the user's function.
+
+    Args:
+        timeout_conf: NoTimeout, ProcessingTimeTimeout or EventTimeTimeout.
+        processing_time_ms: of the batch.
+        watermark_ms: of the batch; NO_WATERMARK where the query has none.
+        has_timed_out: whether the function is called because the keys' timeouts have come.
+        base: KeyState, or KeyValue for a state that is one Python value.
+    """
+    constants = {
+        "_timeout_conf": timeout_conf,
+        "_batch_processing_time_ms": processing_time_ms,
+        "_event_time_watermark_ms": watermark_ms,
+        "_watermark_present": watermark_ms != NO_WATERMARK,
+        "_has_timed_out": has_timed_out,
+    }
+    return type("GroupState", (base,), constants)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's and pandas' scalars as Python's."""
+    if type(value) in _PLAIN:
+        return value
+    numpy = sys.modules.get("numpy")  # without it, no value is one of its own
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.tolist()
+    if hasattr(value, "to_pytimedelta"):
+        return value.to_pytimedelta()
+    if hasattr(value, "to_pydatetime"):
+        return value.to_pydatetime()
+    return value
