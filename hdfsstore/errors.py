@@ -82,3 +82,7 @@ class BatchAlreadyLoggedError(StateStoreError):
 
 class ImageDamagedError(CorruptFileError):
     """A block of a local image does not match its checksum: the image is dropped and built anew."""
+
+
+class UserFunctionError(StateStoreError):
+    """The user's stateful function raised: the message names the batch and the key or partition. `__cause__` has it."""

@@ -101,11 +101,15 @@ class BatchCodec:
 
     def encode(self, batch: pa.RecordBatch) -> BinaryRows:
         """The rows of a batch with the schema's columns. TypeError: it is none, but a table, say."""
-        codec = self._known()
+        self._known()
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a pyarrow.RecordBatch of {self._part}s is needed, not {type(batch).__name__}")
+        return self.encode_structs(batch.to_struct_array())
+
+    def encode_structs(self, rows: pa.StructArray) -> BinaryRows:
+        """The same of structs, which there may be several of without any column."""
         try:
-            return codec.encode(batch.to_struct_array())
+            return self._known().encode(rows)
         except SchemaMismatchError as error:
             raise self._mismatch(error) from error
 

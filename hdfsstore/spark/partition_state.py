@@ -1,0 +1,132 @@
+"""The state of one partition in one batch, as the user's functions read and change it through their engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.errors import StateStoreError
+from hdfsstore.spark.spec import (
+    EVENT_TIME_TIMEOUT,
+    GROUP_STATE,
+    NO_TIMEOUT,
+    NO_TIMESTAMP,
+    TIMEOUT_TIMESTAMP,
+    BatchSpec,
+    QuerySpec,
+)
+from hdfsstore.state.rows import BatchCodec, BinaryRows
+
+
+class TimeoutStore(Protocol):
+    """What a store does for the state of a partition."""
+
+    def get_many(self, keys: BinaryRows) -> BinaryRows: ...
+
+    def put_many(self, keys: BinaryRows, values: BinaryRows) -> None: ...
+
+    def remove_many(self, keys: BinaryRows) -> None: ...
+
+    def due(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        """Keys, and their values, whose timeout is less than `end` and not -1, each once."""
+
+    def next_due(self) -> int | None:
+        """No timeout is less; None where there is none."""
+
+
+class PartitionState:
+    """Keys and their states as Arrow structs, with Spark's value rows underneath.
+
+    Attributes:
+        key_type: Arrow struct of the key columns.
+        state_type: Arrow struct of the user's state columns.
+        timeout_conf, watermark_ms, processing_time_ms, partition_id, batch_id: as the driver says.
+        no_rows: an empty table of the data columns, for calls with expired keys.
+    """
+
+    def __init__(
+        self, query: QuerySpec, batch: BatchSpec, partition_id: int, store: TimeoutStore, no_rows: pa.Table
+    ) -> None:
+        self._query = query
+        self._batch = batch
+        self._store = store
+        self._keys = BatchCodec("key", query.key_schema)
+        self._values = BatchCodec("value", query.value_schema)
+        self.key_type: Any = self._keys.arrow_type
+        self.state_type: Any = self._values.arrow_type.field(GROUP_STATE).type
+        self.timeout_conf = query.timeout_conf
+        self.watermark_ms = batch.watermark_ms
+        self.processing_time_ms = batch.processing_time_ms
+        self.batch_id = batch.batch_id
+        self.partition_id = partition_id
+        self.no_rows = no_rows
+
+    @property
+    def expiry_ms(self) -> int:
+        """A key is due once its timeout is before this: the batch's watermark or time."""
+        return self.watermark_ms if self.timeout_conf == EVENT_TIME_TIMEOUT else self.processing_time_ms
+
+    def encode_keys(self, keys: pa.StructArray) -> BinaryRows:
+        """The bytes of the keys, an UnsafeRow each."""
+        return self._keys.encode_structs(keys)
+
+    def decode_keys(self, key_rows: BinaryRows) -> pa.StructArray:
+        return self._keys.decode(key_rows)
+
+    def check_keys(self, keys: pa.StructArray) -> None:
+        """StateStoreError: one of the keys does not belong into this partition."""
+        wrong = pc.not_equal(partition_ids(keys, self._query.key_schema, self._query.num_partitions), self.partition_id)
+        if pc.any(wrong).as_py():
+            index = pc.index(wrong, True).as_py()
+            raise StateStoreError(
+                f"the key {keys[index].as_py()} is not one of partition {self.partition_id} of "
+                f"{self._query.num_partitions}, which Spark's hash of it tells",
+                remedy="Use the keys of the rows that the function is called with, and of state.expired()",
+            )
+
+    def get(self, key_rows: BinaryRows) -> tuple[pa.StructArray, pa.Int64Array]:
+        """The keys' states, aligned, null where there is none; and their timeouts, -1 for none, null for no key."""
+        return self._split(self._store.get_many(key_rows))
+
+    def put(self, key_rows: BinaryRows, states: pa.StructArray, timeouts_ms: pa.Int64Array | None = None) -> None:
+        """Sets the states of the keys, null for none, and their timeouts, -1 for none; None is -1 for all."""
+        columns: list[pa.Array[Any]] = [states]
+        if self.timeout_conf != NO_TIMEOUT:
+            columns.append(_repeat(NO_TIMESTAMP, len(states)) if timeouts_ms is None else timeouts_ms)
+        fields = list(self._values.arrow_type)
+        rows = pa.StructArray.from_arrays(columns, fields=fields)
+        self._store.put_many(key_rows, self._values.encode_structs(rows))
+
+    def remove(self, key_rows: BinaryRows) -> None:
+        self._store.remove_many(key_rows)
+
+    def due(self, max_rows: int) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
+        """The keys whose timeout is over, each once, with their states; at most max_rows at a time.
+
+        As in Spark such a key stays due, also in later batches, until its state is put or removed.
+        """
+        if self.timeout_conf == NO_TIMEOUT:
+            return
+        for key_rows, value_rows in self._store.due(self.expiry_ms, max_rows):
+            yield key_rows, self._split(value_rows)[0]
+
+    @property
+    def next_timeout_ms(self) -> int | None:
+        """No key times out before it; None where none will."""
+        return None if self.timeout_conf == NO_TIMEOUT else self._store.next_due()
+
+    def _split(self, value_rows: BinaryRows) -> tuple[pa.StructArray, pa.Int64Array]:
+        values = self._values.decode(value_rows)
+        columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+        timeouts = columns.get(TIMEOUT_TIMESTAMP)
+        if timeouts is None:
+            timeouts = _repeat(NO_TIMESTAMP, len(values))
+        return cast(pa.StructArray, columns[GROUP_STATE]), cast(pa.Int64Array, timeouts)
+
+
+def _repeat(value: int, length: int) -> pa.Int64Array:
+    return cast(pa.Int64Array, pa.repeat(pa.scalar(value, pa.int64()), length))

@@ -1,0 +1,59 @@
+"""The providers that a Python worker keeps between tasks: state in memory outlives a batch only here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from hdfsstore.spark.spec import OPERATOR_ID, QuerySpec
+from hdfsstore.state.open import open_provider
+from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.store_id import StateStoreId
+
+# Seconds after which a partition that no task of this worker asked for is let go of: its query has ended, or Spark's
+# tasks of it run elsewhere. Its image stays on the local disk.
+IDLE_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Held:
+    provider: StateStoreProvider
+    query: QuerySpec
+    used: float
+
+
+class Providers:
+    """The open providers of a process, by partition of a store. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, int], _Held] = {}
+
+    def get(self, query: QuerySpec, partition_id: int) -> StateStoreProvider:
+        """The provider of a partition, opened where this process does not have it as the query wants it."""
+        key = query.state_root, partition_id
+        now = time.monotonic()
+        with self._lock:
+            held = self._held.get(key)
+            if held is None or not _alike(held.query, query):
+                if held is not None:
+                    held.provider.close()
+                held = self._held[key] = _Held(_open(query, partition_id), query, now)
+            held.used = now
+            for other in [other for other, its in self._held.items() if now - its.used > IDLE_SECONDS]:
+                self._held.pop(other).provider.close()
+            return held.provider
+
+
+providers = Providers()
+
+
+def _alike(a: QuerySpec, b: QuerySpec) -> bool:
+    """Whether a provider opened for one of two runs serves the other."""
+    return (a.store_conf, a.key_schema, a.value_schema) == (b.store_conf, b.key_schema, b.value_schema)
+
+
+def _open(query: QuerySpec, partition_id: int) -> StateStoreProvider:
+    store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
+    return open_provider(store_id, conf=query.store_conf)

@@ -1,0 +1,75 @@
+"""One task of a batch: from the rows of a partition to its next version and a report.
+
+The store's partition is the one that the marker among the rows names: TaskContext.partitionId() is that of the user's
+plan, which a coalesce or a union changes. The version is committed after the last row of the output was taken, and
+reported after that; a task whose output is not read to its end changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import cast
+
+import pyarrow as pa
+from pyspark import Accumulator, cloudpickle
+
+from hdfsstore.spark.calls import Calls
+from hdfsstore.spark.engine import Engine
+from hdfsstore.spark.partition_state import PartitionState, TimeoutStore
+from hdfsstore.spark.providers import providers
+from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
+
+
+class StatefulTask:
+    """The function that mapInArrow runs; a batch has one, for all its partitions.
+
+    Args:
+        query: what stays the same.
+        engine: pickled by cloudpickle, once for all batches.
+        reports: the accumulator that the report goes into, as a list of one.
+    """
+
+    def __init__(self, query: QuerySpec, engine: bytes, batch: BatchSpec, reports: Accumulator[list[Report]]) -> None:
+        self._query = query
+        self._engine = engine
+        self._batch = batch
+        self._reports = reports
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        calls = Calls(self._query, self._batch, batches)
+        partition_id = calls.partition_id
+        if partition_id is None:  # a job for some partitions only has tasks for the others too
+            return
+        begun = time.perf_counter()
+        provider = providers.get(self._query, partition_id)
+        before = provider.metrics
+        base_id = self._batch.base_ids[partition_id]
+        store = provider.get_store(self._batch.batch_id, base_id)
+        loaded = time.perf_counter()
+        with store:
+            state = PartitionState(self._query, self._batch, partition_id, cast("TimeoutStore", store), calls.no_rows)
+            engine: Engine = cloudpickle.loads(self._engine)
+            yield from engine.data(iter(calls), state)
+            yield from engine.expired(state)
+            updated = time.perf_counter()
+            next_timeout_ms = state.next_timeout_ms
+            info = store.commit()
+        report = Report(
+            self._query.run_id,
+            self._batch.batch_id,
+            partition_id,
+            info.base_checkpoint_unique_id,
+            info.checkpoint_unique_id,
+            next_timeout_ms,
+            {
+                **store.metrics,
+                "numInputRows": calls.num_rows,
+                "numRowsDroppedByWatermark": calls.num_late,
+                "inputBytes": calls.nbytes,
+                "loadMs": 1e3 * (loaded - begun),
+                "updateMs": 1e3 * (updated - loaded),
+                "localImageHits": provider.metrics["localImageHitCount"] - before["localImageHitCount"],
+            },
+        )
+        self._reports.add([report])
