@@ -25,14 +25,14 @@ def test_reports_are_added_up_in_sparks_names() -> None:
             "numUpdatedStateRows": 2,
             "numRemovedStateRows": 1,
             "commitTimeMs": 1.4,
-            "loadMs": 0.4,
+            "ms": 0.4,
         },
         {
             "numTotalStateRows": 7,
             "numRowsDroppedByWatermark": 3,
             "memoryUsedBytes": 10,
             "commitTimeMs": 2.3,
-            "loadMs": 1,
+            "ms": 1,
         },
     ]
     operator = state_operator("mapWithState", reports)
