@@ -1,0 +1,5 @@
+import pyarrow as pa
+
+def group_rows(
+    keys: pa.BinaryArray | pa.LargeBinaryArray, is_sorted: bool, seed: int
+) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]: ...

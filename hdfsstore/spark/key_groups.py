@@ -1,0 +1,66 @@
+"""The rows of one call by key."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hdfsstore._cext.key_groups import group_rows
+from hdfsstore.state.rows import BinaryRows
+
+# Another one in each process: keys that someone made to collide do so in one of them at most.
+_SEED = int.from_bytes(os.urandom(8))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroups:
+    """Which rows are of one key; keys in the order of their first rows, a key's rows in their own.
+
+    Attributes:
+        order: the rows' numbers, key by key; None where they lie so already.
+        starts: where each key's rows begin in `order`, and behind the last one the number of rows.
+        first: the number of each key's first row.
+    """
+
+    order: npt.NDArray[np.int32] | None
+    starts: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def windows(self, max_rows: int) -> Iterator[tuple[int, int]]:
+        """Parts of the keys, (first, end), each with at most max_rows rows; or one key with more."""
+        starts = self.starts.tolist()
+        begin = 0
+        while begin < len(self):
+            end = max(begin + 1, bisect_right(starts, starts[begin] + max_rows, begin + 1) - 1)
+            yield begin, end
+            begin = end
+
+    def rows(self, table: Any, start: int, end: int) -> Any:
+        """The rows of a table, or another Arrow object, that lie at [start, end) of the order."""
+        if self.order is None:
+            return table.slice(start, end - start)
+        return table.take(self.order[start:end])
+
+
+def group(key_rows: BinaryRows, *, is_sorted: bool) -> KeyGroups:
+    """Groups rows by the bytes of their keys.
+
+    Args:
+        key_rows: the key of each row.
+        is_sorted: equal keys are adjacent.
+    """
+    order, starts, first = group_rows(key_rows, is_sorted, _SEED)
+    return KeyGroups(None if order is None else _numbers(order), _numbers(starts), _numbers(first))
+
+
+def _numbers(buffer: Any) -> npt.NDArray[np.int32]:
+    return np.frombuffer(buffer, dtype=np.int32)
