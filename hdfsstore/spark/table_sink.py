@@ -28,6 +28,7 @@ class TableSink:
     ) -> None:
         if source.lower() != _PROVIDER:
             raise ValueError(f"toTable appends to parquet tables; {_others(table_name)}, to one of format {source!r}")
+        self._spark = spark
         self._name = table_name
         self._options = {name: value for name, value in options.items() if name != "path"}
         if spark.catalog.tableExists(table_name):
@@ -38,6 +39,8 @@ class TableSink:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:  # noqa: ARG002
         df.write.options(**self._options).format(_PROVIDER).mode("append").saveAsTable(self._name)
+        # A batch has a session of its own; the one that started the query remembers the files that were there.
+        self._spark.catalog.refreshTable(self._name)
 
 
 def _check(spark: SparkSession, table_name: str, schema: StructType) -> None:
