@@ -80,6 +80,10 @@ class BatchAlreadyLoggedError(StateStoreError):
     """The log has an entry of that batch: entries are written once. Another run of the query may have written it."""
 
 
+class LogMismatchError(StateStoreError):
+    """Spark's log of a query and ours tell of different batches: the query has run without us since."""
+
+
 class ImageDamagedError(CorruptFileError):
     """A block of a local image does not match its checksum: the image is dropped and built anew."""
 

@@ -4,13 +4,14 @@
     v2   + "stateUniqueIds":{"0":[["<id>"],["<id>"]]}     operator id -> partition -> an id for each of its stores
     v3   + "sinkMetadataMap":{"<name>":{"sinkName":...,"commitOffset":"-","providerName":...,"isActive":true}}
 
+A driver of ours may add an object "hdfsstore" with what only it wants to know; Spark passes over it.
 CommitLog.scala in Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow.fs import FileSystem
@@ -24,6 +25,7 @@ from hdfsstore.fs import Location, resolve
 from hdfsstore.state.provider import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3
+_OWN = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,14 @@ class CommitLogEntry:
         next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
         state_unique_ids: operator id -> partition -> the unique id of each store's new version; empty without them.
         sinks: what is known of each sink, by name.
+        own: what a driver of ours has added for itself.
     """
 
     version: int
     next_watermark_ms: int
     state_unique_ids: dict[int, list[list[str]]]
     sinks: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> CommitLogEntry:
@@ -47,7 +51,11 @@ def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
     line = lines[0] if lines else Text("{}", path, 0)
     fields = line.json_object()
     return CommitLogEntry(
-        version, fields.integer("nextBatchWatermarkMs", 0), _unique_ids(fields), fields.plain("sinkMetadataMap")
+        version,
+        fields.integer("nextBatchWatermarkMs", 0),
+        _unique_ids(fields),
+        fields.plain("sinkMetadataMap"),
+        fields.plain(_OWN),
     )
 
 
@@ -59,6 +67,8 @@ def encode_commit_log(entry: CommitLogEntry) -> bytes:
         fields["stateUniqueIds"] = {str(operator): ids for operator, ids in entry.state_unique_ids.items()}
     if entry.version == 3:
         fields["sinkMetadataMap"] = entry.sinks
+    if entry.own:
+        fields[_OWN] = entry.own
     return encode_versioned(entry.version, dump_json(fields))
 
 
@@ -105,6 +115,7 @@ class CommitLog:
         batch_id: int,
         next_watermark_ms: int,
         infos: Mapping[int, Mapping[int, Sequence[StateStoreCheckpointInfo]]],
+        own: Mapping[str, Any] | None = None,
     ) -> CommitLogEntry:
         """Writes the entry of a batch, which commits it.
 
@@ -112,6 +123,7 @@ class CommitLog:
             batch_id: its number; the stores' versions are one more.
             next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
             infos: operator id -> partition -> what its chosen task reported of each of its stores, in their order.
+            own: what the driver wants to find in the entry again: values of JSON by name.
 
         Raises:
             BatchAlreadyLoggedError: the log has an entry of the batch.
@@ -135,7 +147,7 @@ class CommitLog:
                 ]
                 for operator_id, parts in sorted(infos.items())
             }
-        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {})
+        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {}, dict(own or {}))
         self._log.add(batch_id, encode_commit_log(entry))
         return entry
 

@@ -116,7 +116,11 @@ class JsonObject:
 
 def read_text(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> list[Text]:
     """The lines of a file."""
-    content = read_file(fs, path, siblings)
+    return parse_text(read_file(fs, path, siblings), path)
+
+
+def parse_text(content: bytes, path: str) -> list[Text]:
+    """The lines of a file's content."""
     lines, start = [], 0
     for end in _LINE_END.finditer(content):
         lines.append((start, end.start()))
@@ -138,7 +142,12 @@ def read_versioned(
     Raises:
         UnsupportedVersionError: the version is above `newest_version`.
     """
-    lines = read_text(fs, path, siblings)
+    return parse_versioned(read_file(fs, path, siblings), path, newest_version)
+
+
+def parse_versioned(content: bytes, path: str, newest_version: int) -> tuple[int, list[Text]]:
+    """As read_versioned, of a file's content."""
+    lines = parse_text(content, path)
     if not lines:
         raise CorruptFileError("the file is empty", path, 0)
     version = parse_version(lines[0].text.strip(), path, newest_version)

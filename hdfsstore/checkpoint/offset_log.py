@@ -20,8 +20,9 @@ from typing import Any
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.json_files import Text, encode_versioned, read_versioned
+from hdfsstore.checkpoint.json_files import Text, encode_versioned, parse_versioned
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.fs import read_file
 
 NEWEST_VERSION = 2
 _NO_OFFSET = "-"
@@ -51,7 +52,12 @@ class OffsetLogEntry:
 
 
 def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
-    version, lines = read_versioned(fs, path, NEWEST_VERSION, siblings)
+    return parse_offset_log(read_file(fs, path, siblings), path)
+
+
+def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
+    """As read_offset_log, of a file's content."""
+    version, lines = parse_versioned(content, path, NEWEST_VERSION)
     if not lines:
         lines = [Text("", path, 0)]
     metadata, *sources = lines

@@ -1,0 +1,257 @@
+"""The driver's log of a query whose state is ours: which attempt of each partition counts, batch by batch.
+
+    <checkpoint>/metadata, offsets/<N>, commits/<N>     Spark's
+    <checkpoint>/hdfsstore/metadata                     a copy of Spark's
+                          /offsets/<N>                  a copy of Spark's, byte for byte, written when batch N begins
+                          /commits/<N>                  written when the sink has returned: batch N is done
+                          /rewound/<time>-<N>/...       entries from N on that a rewind has set aside
+
+An entry of commits is one of Spark's commit log (hdfsstore/checkpoint/commit_log.py) with an object of ours:
+
+    "hdfsstore":{"offsets":"<SHA-256 of offsets/N>","nextTimeoutMs":1700000000000,"takenOver":true}
+
+`offsets` says which batch N it belongs to; `nextTimeoutMs` is a lower bound of the timeouts that the state holds,
+missing where there are none; `takenOver` marks a state that Spark's own operator wrote. nextBatchWatermarkMs is the
+watermark of the batch itself: the one after it is known only once the batch has ended.
+
+Spark writes its offsets/N, calls us, and writes its commits/N when we have returned. Batch N is done in these steps:
+
+    1  offsets/N of ours            created only if absent
+    2  tasks write version N + 1    under unique names (format 2); the sink writes its output
+    3  commits/N of ours            created only if absent: the fence
+    4  entries that nobody needs    deleted
+    5  commits/N of Spark
+
+A driver that is killed, at any point, is started again, and Spark calls batch N again until step 5 is done:
+
+    killed            found by the next driver                what it does
+    before 1          no entry from N on                      1 and on, from the ids of commits/N-1
+    in 1              the same, and a file of a writer that   the same
+                      was killed, which is no entry
+    after 1, in 2     offsets/N is Spark's, no commits/N      2 and on, from the ids of commits/N-1: the versions that
+                                                              were written have other names, or are written over
+    after 3, in 4     offsets/N is Spark's, commits/N too     nothing: the sink had finished. The first finish deletes
+                                                              what was left
+    after 5           Spark begins batch N + 1                as above
+
+Where our entries from N on do not belong to the batch N that Spark runs, the user has set Spark's log back: rewind.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from hdfsstore.checkpoint.commit_log import CommitLog, read_commit_log
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import read_offset_log
+from hdfsstore.errors import (
+    BatchAlreadyLoggedError,
+    CheckpointIdMismatchError,
+    LogMismatchError,
+    MissingFileError,
+    StateStoreError,
+)
+from hdfsstore.fs import Location, resolve
+from hdfsstore.publish import remove
+from hdfsstore.spark.log_entries import (
+    FOLDER,
+    NEXT_TIMEOUT,
+    OFFSETS,
+    TAKEN_OVER,
+    Entry,
+    Finished,
+    LoggedBatch,
+    Reported,
+    Start,
+    own_fields,
+    read_entry,
+)
+from hdfsstore.spark.rewind import copy_metadata, is_done, settle
+from hdfsstore.spark.spec import OPERATOR_ID
+from hdfsstore.state.provider import StateStoreCheckpointInfo
+
+log = logging.getLogger(__name__)
+
+_SET_BACK = "delete Spark's offsets and commits from there on"
+
+
+class DriverLog:
+    """The log of one run of a query. One thread at a time.
+
+    Args:
+        checkpoint: the query's checkpointLocation, as hdfsstore.Checkpoint takes it.
+        num_partitions: of the state.
+        timeout_conf: NoTimeout, ProcessingTimeTimeout or EventTimeTimeout.
+        checkpoint_format_version: of the entries, as of the state's files.
+        min_versions_to_retain: how many versions of the state are retained. The entries of the batches that wrote them
+            are kept.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Location,
+        num_partitions: int,
+        *,
+        timeout_conf: str = "NoTimeout",
+        checkpoint_format_version: int = 2,
+        min_versions_to_retain: int = 100,
+    ) -> None:
+        self._fs, self._checkpoint = resolve(checkpoint)
+        self._root = f"{self._checkpoint}/{FOLDER}"
+        self._offsets = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
+        self._commits = MetadataLog(self._fs, f"{self._root}/commits", read_commit_log)
+        self._writer = CommitLog(
+            (self._fs, self._root),
+            checkpoint_format_version=checkpoint_format_version,
+            num_partitions=num_partitions,
+        )
+        self._num_partitions = num_partitions
+        self._timeout_conf = timeout_conf
+        self._keep = min_versions_to_retain
+        self._begun: tuple[int, Entry] | None = None
+        self._finished: LoggedBatch | None = None
+        self._purged = False
+
+    def begin(self, batch_id: int) -> Start:
+        """Step 1 of a batch, and what it starts from. To be called once Spark has written its offsets entry.
+
+        Raises:
+            MissingFileError: Spark's entry, or ours of the batch before, is not there.
+            LogMismatchError: our entries of the batch before are of another one than Spark ran.
+            BatchAlreadyLoggedError: another driver has begun the batch just now.
+            StateStoreError: the filesystem fails.
+        """
+        path = f"{self._checkpoint}/offsets/{batch_id}"
+        entry = read_entry(self._fs, path)
+        if entry is None:
+            raise MissingFileError(
+                f"Spark runs batch {batch_id} without having written this entry",
+                path,
+                remedy="Turn the option asyncProgressTrackingEnabled off: a query with state needs the log",
+            )
+        goes_on = self._goes_on(batch_id, entry)
+        if not goes_on and is_done(self._fs, self._root, batch_id, entry):
+            return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms, None)
+        before = self._finished_before(batch_id) if batch_id else None
+        if not goes_on:
+            copy_metadata(self._fs, self._checkpoint, self._root)
+            settle(self._fs, self._root, batch_id, entry)
+        self._begun = batch_id, entry
+        return Start(
+            batch_id,
+            False,
+            self._base_ids(before),
+            *entry.times,
+            (before.entry if before else entry).parsed.watermark_ms,
+            self._threshold(before),
+        )
+
+    def finish(self, batch_id: int, reports: Mapping[int, Reported], next_timeout_ms: int | None = None) -> None:
+        """Steps 3 and 4 of the batch that was begun last: it is done when this returns, and no other run of it counts.
+
+        Args:
+            reports: partition -> the report that was chosen for it.
+            next_timeout_ms: no timeout of the state is due before; None: the state has none.
+
+        Raises:
+            BatchAlreadyLoggedError: another driver has finished the batch: this one has to stop.
+            CheckpointIdMismatchError: a task started from another version than the one that was named to it.
+            StateStoreError: a partition has not reported, or the filesystem fails.
+        """
+        if self._begun is None or self._begun[0] != batch_id:
+            raise ValueError(f"batch {batch_id} was not begun")
+        entry = self._begun[1]
+        infos = {
+            partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
+            for partition_id, report in reports.items()
+        }
+        own = own_fields(entry, next_timeout_ms)
+        commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, own)
+        self._finished = LoggedBatch(batch_id, entry, commit)
+        self._begun = None
+        self._purge(batch_id - self._keep - 1)
+
+    def last_finished(self) -> Finished | None:
+        """The newest batch that is done and that Spark's log knows, for a driver that starts; None: there is none."""
+        commits = self._commits.list()
+        for batch_id in reversed(commits.files):
+            entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
+            commit = self._commits.read(commits, batch_id) if entry else None
+            if entry is not None and commit is not None and entry.digest == commit.own.get(OFFSETS):
+                return Finished(batch_id, *entry.times, commit.own.get(NEXT_TIMEOUT))
+        return None
+
+    def _goes_on(self, batch_id: int, entry: Entry) -> bool:
+        """Step 1, for the batch after the one that this driver has finished: False where there is more to look at."""
+        if self._finished is None or self._finished.batch_id != batch_id - 1:
+            return False
+        try:
+            self._offsets.add(batch_id, entry.content)
+        except BatchAlreadyLoggedError:
+            return False
+        return True
+
+    def _finished_before(self, batch_id: int) -> LoggedBatch:
+        """The batch before, checked."""
+        if self._finished is not None and self._finished.batch_id == batch_id - 1:
+            return self._finished
+        path = f"{self._root}/commits/{batch_id - 1}"
+        commit = self._writer.get(batch_id - 1)
+        entry = read_entry(self._fs, f"{self._root}/offsets/{batch_id - 1}")
+        if commit is None or entry is None:
+            raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
+        theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
+        if theirs.content != entry.content or commit.own.get(OFFSETS) != entry.digest:
+            raise LogMismatchError(
+                f"batch {batch_id} cannot start: this entry belongs to another batch {batch_id - 1} than the one in "
+                f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
+                path,
+                remedy=f"Set the query back to a batch that both logs have run ({_SET_BACK}), or start it with a new "
+                "checkpointLocation",
+            )
+        return LoggedBatch(batch_id - 1, entry, commit)
+
+    def _missing(self, batch_id: int, path: str) -> MissingFileError:
+        kept = list(self._commits.list().files)
+        if kept:
+            why = f"this entry is not there, which names its state; the log holds batches {kept[0]} to {kept[-1]}"
+            remedy = f"Put the file back, or set the query back to a batch after one that the log holds ({_SET_BACK})"
+        else:
+            why = "the query has run before, and there is no log of its state"
+            remedy = (
+                "Put the checkpoint's folder hdfsstore back; if the query ran without hdfsstore.spark until now, "
+                "start it with a new checkpointLocation"
+            )
+        return MissingFileError(f"batch {batch_id} cannot start: {why}", path, remedy=remedy)
+
+    def _base_ids(self, before: LoggedBatch | None) -> tuple[str | None, ...]:
+        ids = before.commit.state_unique_ids.get(OPERATOR_ID, []) if before else []
+        if not ids:
+            return (None,) * self._num_partitions
+        if before is not None and len(ids) != self._num_partitions:
+            raise CheckpointIdMismatchError(
+                f"the log holds the ids of {len(ids)} partitions, and the state has {self._num_partitions}",
+                f"{self._root}/commits/{before.batch_id}",
+                remedy="Give the query the number of partitions that it was first started with",
+            )
+        return tuple(partition[0] or None for partition in ids)
+
+    def _threshold(self, before: LoggedBatch | None) -> int | None:
+        if before is None or before.commit.own.get(TAKEN_OVER):
+            return None
+        watermark_ms, processing_time_ms = before.entry.times
+        return {"EventTimeTimeout": watermark_ms, "ProcessingTimeTimeout": processing_time_ms}.get(self._timeout_conf)
+
+    def _purge(self, before: int) -> None:
+        """Step 4. What cannot be deleted now is left to the next driver: the batch is done all the same."""
+        try:
+            if not self._purged:
+                self._offsets.purge(before)
+                self._commits.purge(before)
+                self._purged = True
+            elif before > 0:
+                name = str(before - 1)
+                remove(self._fs, [f"{self._root}/{folder}/{name}" for folder in ("offsets", "commits")], {name})
+        except StateStoreError as error:
+            log.warning("old entries of the log are left: %s", error)
