@@ -16,6 +16,7 @@ from pyspark import Accumulator, cloudpickle
 
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Engine
+from hdfsstore.spark.metrics import since
 from hdfsstore.spark.partition_state import PartitionState, TimeoutStore
 from hdfsstore.spark.providers import providers
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
@@ -63,13 +64,12 @@ class StatefulTask:
             info.checkpoint_unique_id,
             next_timeout_ms,
             {
-                **store.metrics,
+                **since(before, store.metrics),
                 "numInputRows": calls.num_rows,
                 "numRowsDroppedByWatermark": calls.num_late,
                 "inputBytes": calls.nbytes,
                 "loadMs": 1e3 * (loaded - begun),
                 "updateMs": 1e3 * (updated - loaded),
-                "localImageHits": provider.metrics["localImageHitCount"] - before["localImageHitCount"],
             },
         )
         self._reports.add([report])

@@ -1,0 +1,136 @@
+"""A batch on the driver: what foreachBatch calls.
+
+begin in the log -> plan -> the user's sink -> what the sink left out, in a job of our own -> commit in the log.
+docs/stateful-protocol.md has the argument why nothing is lost or done twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.spark.calls import PartitionTooLargeError
+from hdfsstore.spark.driver_log import DriverLog
+from hdfsstore.spark.metrics import ProgressLog
+from hdfsstore.spark.plan import batch_plan
+from hdfsstore.spark.reports import Reports
+from hdfsstore.spark.sinks import Sink
+from hdfsstore.spark.spec import NO_WATERMARK, BatchSpec, QuerySpec
+from hdfsstore.spark.task import StatefulTask
+
+log = logging.getLogger(__name__)
+
+
+class BatchRunner:
+    """Runs the batches of one run of a query, one after the other.
+
+    Args:
+        engine: pickled by cloudpickle.
+        output: the schema of what the user's function gives.
+        sink: the user's function of foreachBatch, or that of a format.
+        progress: is told of each batch that is committed.
+        has_watermark: whether a column of the rows has one.
+        upstream_is_stateful: whether Spark's own operators keep state for the rows: those commit theirs in a batch that
+            is run again, or Spark refuses it.
+    """
+
+    def __init__(
+        self,
+        query: QuerySpec,
+        engine: bytes,
+        output: StructType,
+        driver_log: DriverLog,
+        reports: Reports,
+        sink: Sink,
+        progress: ProgressLog,
+        *,
+        has_watermark: bool,
+        upstream_is_stateful: bool,
+    ) -> None:
+        self._query = query
+        self._engine = engine
+        self._output = output
+        self._has_watermark = has_watermark
+        self._upstream_is_stateful = upstream_is_stateful
+        self._log = driver_log
+        self._reports = reports
+        self._sink = sink
+        self._progress = progress
+        # Nothing is known of the size of a run's first batch, which may be all there is since long.
+        self._is_sorted = True
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Runs one batch; returns at once where it was committed before."""
+        begun = time.perf_counter()
+        start = self._log.begin(batch_id)
+        if start.already_done:
+            log.info("batch %d was committed before: its sink had finished, and nothing is run", batch_id)
+            if self._upstream_is_stateful:
+                rows.write.format("noop").mode("overwrite").save()
+            return
+        batch = BatchSpec(
+            batch_id,
+            start.base_ids,
+            start.watermark_ms if self._has_watermark else NO_WATERMARK,
+            start.processing_time_ms,
+            start.late_watermark_ms,
+            self._is_sorted,
+        )
+        self._reports.clear()
+        logged = time.perf_counter()
+        batch = self._run(rows, batch)
+        ran = time.perf_counter()
+        reports = self._reports.chosen(batch_id)
+        timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
+        self._log.finish(batch_id, reports, min(timeouts, default=None))
+        largest = max(report.metrics["inputBytes"] for report in reports.values())
+        self._is_sorted = largest > self._query.max_bytes_per_call / 2
+        durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}
+        self._progress.batch_done(
+            batch,
+            [reports[partition_id] for partition_id in sorted(reports)],
+            {name: 1e3 * seconds for name, seconds in durations.items()},
+        )
+
+    def _run(self, rows: DataFrame, batch: BatchSpec) -> BatchSpec:
+        """Gives the output to the sink, and runs what it has not read. Returns the batch as it was run."""
+        try:
+            self._sink(self._plan(rows, batch), batch.batch_id)
+        except Exception as error:
+            if batch.is_sorted or not _is_too_large(error):
+                raise
+            log.warning("a partition of batch %d is too large to be held: it is run again, sorted", batch.batch_id)
+            batch = replace(batch, is_sorted=True)
+            self._reports.clear()
+            self._sink(self._plan(rows, batch), batch.batch_id)
+        missing = self._reports.missing(batch.batch_id, self._query.num_partitions)
+        if missing:
+            log.info("the sink has not read %d partitions of batch %d: they are run now", len(missing), batch.batch_id)
+            rest = self._plan(rows, replace(batch, is_sorted=True), missing)
+            rest.write.format("noop").mode("overwrite").save()
+            missing = self._reports.missing(batch.batch_id, self._query.num_partitions)
+        if missing:
+            raise StateStoreError(
+                f"the partitions {missing} of batch {batch.batch_id} have not reported what they committed",
+                remedy="Restart the query: the batch is run again",
+            )
+        return batch
+
+    def _plan(self, rows: DataFrame, batch: BatchSpec, partitions: Collection[int] | None = None) -> DataFrame:
+        task = StatefulTask(self._query, self._engine, batch, self._reports.accumulator)
+        return batch_plan(rows, self._query, task, self._output, is_sorted=batch.is_sorted, partitions=partitions)
+
+
+def _is_too_large(error: BaseException | None) -> bool:
+    """Whether a task met more rows than it may hold, as far as the exception of Spark's job tells."""
+    while error is not None:
+        if PartitionTooLargeError.__name__ in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

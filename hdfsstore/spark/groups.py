@@ -1,0 +1,130 @@
+"""A grouped stream and its stateful functions, as PySpark's GroupedData has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, StructType
+
+from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.spark.arrow_engine import ArrowEngine, UserFunction
+from hdfsstore.spark.engine import Engine
+from hdfsstore.spark.keys import Keys
+from hdfsstore.spark.plan import column_name
+from hdfsstore.spark.refusals import check_output_mode
+from hdfsstore.spark.spec import (
+    EVENT_TIME_TIMEOUT,
+    NO_TIMEOUT,
+    PROCESSING_TIME_TIMEOUT,
+    Columns,
+    EventTime,
+)
+from hdfsstore.spark.stream import StatefulStream
+
+# Spark marks the columns of withWatermark, and windows of them, with it.
+_WATERMARK_KEY = "spark.watermarkDelayMs"
+
+
+class StatefulGroups:
+    """A stream grouped by key: hdfsstore.spark.groupBy makes it."""
+
+    def __init__(self, df: DataFrame, keys: Keys) -> None:
+        self._df = df
+        self._keys = keys
+
+    def mapInArrowWithState(
+        self,
+        func: UserFunction,
+        outputStructType: StructType | str,
+        stateStructType: StructType | str,
+        outputMode: str,
+        timeoutConf: str,
+    ) -> StatefulStream:
+        """Calls func(rows: pyarrow.Table, state: ArrowState) -> pyarrow.Table once a partition and batch.
+
+        Args:
+            func: `rows` has the data columns, and key columns that are expressions or floats under their names; all
+                rows of a key are in one call. A partition of more than hdfsstore.maxBytesPerCall bytes comes in several
+                calls, sorted by key; keys whose timeout is over come in another call, with no rows. A partition without
+                either is not called for. What func returns has outputStructType's columns, by name; None is no row.
+            outputStructType, stateStructType: schemas of the output and the state, or DDL strings.
+            outputMode: "append" or "update", as the query's.
+            timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
+        """
+        output = struct_type(outputStructType, "outputStructType")
+
+        def engine(columns: Columns) -> Engine:
+            return ArrowEngine(func, columns, to_arrow_schema(spark_schema(output)))
+
+        state = struct_type(stateStructType, "stateStructType")
+        return self._stream("mapInArrowWithState", engine, output, state, outputMode, timeoutConf)
+
+    def _stream(
+        self,
+        method: str,
+        engine: Callable[[Columns], Engine],
+        output: StructType,
+        state: StructType,
+        output_mode: str,
+        timeout_conf: str,
+    ) -> StatefulStream:
+        check_output_mode(output_mode)
+        if timeout_conf not in (NO_TIMEOUT, PROCESSING_TIME_TIMEOUT, EVENT_TIME_TIMEOUT):
+            raise ValueError(
+                f"timeoutConf is {NO_TIMEOUT}, {PROCESSING_TIME_TIMEOUT} or {EVENT_TIME_TIMEOUT}, not {timeout_conf!r}"
+            )
+        watermarked = [i for i, f in enumerate(self._keys.rows.schema) if _WATERMARK_KEY in f.metadata]
+        event_time = self._event_time(watermarked) if timeout_conf == EVENT_TIME_TIMEOUT else None
+        columns = Columns(tuple(self._df.columns), self._keys.names, self._keys.positions, event_time)
+        rows = self._keys.rows
+        return StatefulStream(
+            method,
+            rows.toDF(*(column_name(i) for i in range(len(rows.columns)))),
+            columns,
+            spark_schema(StructType(self._keys.fields)),
+            spark_schema(state),
+            timeout_conf,
+            output_mode.lower(),
+            output,
+            engine(columns),
+            bool(watermarked),
+        )
+
+    def _event_time(self, watermarked: list[int]) -> EventTime:
+        """The column by which rows are late: a key's, else the only one of the data."""
+        of_keys = [position for position in self._keys.positions if position in watermarked]
+        found = of_keys or watermarked
+        if not found:
+            raise ValueError(
+                "EventTimeTimeout needs a watermark: call withWatermark(column, delay) on the DataFrame before groupBy"
+            )
+        if len(set(found)) > 1:
+            fields = self._keys.rows.schema
+            raise ValueError(
+                f"there are several event-time columns: {', '.join(fields[position].name for position in found)}. Keep "
+                "one of them, or group by one"
+            )
+        return EventTime(found[0], isinstance(self._keys.rows.schema[found[0]].dataType, StructType))
+
+
+def struct_type(given: StructType | str, name: str) -> StructType:
+    """A schema that the user gave, as a struct or a DDL string.
+
+    Raises:
+        TypeError: it is neither; it is called `name`.
+    """
+    if isinstance(given, str):
+        parsed: DataType = DataType.fromDDL(given)
+        if isinstance(parsed, StructType):
+            return parsed
+    if not isinstance(given, StructType):
+        raise TypeError(f"{name} is a StructType or a DDL string of one, not {given!r}")
+    return given
+
+
+def spark_schema(schema: StructType) -> t.StructType:
+    """PySpark's struct as ours."""
+    return cast("t.StructType", t.parse_type(schema.json()))

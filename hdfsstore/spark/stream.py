@@ -1,0 +1,87 @@
+"""What a stateful function makes of a stream, and how a run of it is put together."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from hdfsstore.codecs import types as t
+from hdfsstore.spark.batch import BatchRunner
+from hdfsstore.spark.driver_log import DriverLog
+from hdfsstore.spark.engine import Engine
+from hdfsstore.spark.refusals import stateful_operators
+from hdfsstore.spark.reports import Reports
+from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf
+from hdfsstore.spark.writer import Run, StatefulStreamWriter
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulStream:
+    """The output of a stateful function, which is not read but written: see writeStream.
+
+    Attributes:
+        method: of StatefulGroups, that made it.
+        rows: the data columns and those of the key, by plan.column_name.
+        columns: what they are.
+        key_schema, state_schema: of the key, and the user's of the state.
+        timeout_conf, output_mode: the user's.
+        schema: the schema of what the function gives.
+        engine: runs the function.
+        has_watermark: whether a column of the data has one.
+    """
+
+    method: str
+    rows: DataFrame
+    columns: Columns
+    key_schema: t.StructType
+    state_schema: t.StructType
+    timeout_conf: TimeoutConf
+    output_mode: str
+    schema: StructType
+    engine: Engine
+    has_watermark: bool
+
+    @property
+    def writeStream(self) -> StatefulStreamWriter:
+        """Where to and how to write the output, as PySpark's DataFrame.writeStream."""
+        return StatefulStreamWriter(self)
+
+    def prepare(self, run: Run) -> tuple[DataFrame, Callable[[DataFrame, int], None]]:
+        """The stream that Spark's writer is to read, and the function of its foreachBatch."""
+        num_partitions = run.conf.num_partitions if self.columns.key_names else 1
+        query = QuerySpec(
+            run_id=str(uuid.uuid4()),
+            state_root=run.checkpoint.state_root,
+            num_partitions=num_partitions,
+            columns=self.columns,
+            key_schema=self.key_schema,
+            state_schema=self.state_schema,
+            timeout_conf=self.timeout_conf,
+            store_conf=run.conf.store,
+            max_bytes_per_call=run.conf.max_bytes_per_call,
+        )
+        driver_log = DriverLog(
+            run.checkpoint.ours,
+            num_partitions,
+            checkpoint_format_version=run.conf.store.checkpoint_format_version,
+            min_versions_to_retain=run.conf.store.min_versions_to_retain,
+        )
+        reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
+        engine: bytes = cloudpickle.dumps(self.engine)  # type: ignore[no-untyped-call]
+        runner = BatchRunner(
+            query,
+            engine,
+            self.schema,
+            driver_log,
+            reports,
+            run.sink,
+            run.progress,
+            has_watermark=self.has_watermark,
+            upstream_is_stateful=bool(stateful_operators(self.rows)),
+        )
+        return self.rows, runner
