@@ -41,7 +41,7 @@ PICKS = st.integers(0, 999)
 TROUBLES = st.sampled_from(["no folder", "full disk"])
 
 PROFILE = settings(
-    max_examples=int(os.environ.get("HDFSSTORE_HISTORIES", "60")),
+    max_examples=int(os.environ.get("HDFSSTORE_HISTORIES", "20")),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
