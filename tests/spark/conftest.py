@@ -62,6 +62,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environ.setenv("PYSPARK_PYTHON", sys.executable)
         environ.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         environ.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        # Spark's workers import the modules that hold the tests' functions.
+        environ.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("hdfsstore tests")

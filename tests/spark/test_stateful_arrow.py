@@ -45,14 +45,14 @@ def test_counts_are_those_of_all_batches_so_far(spark: SparkSession, tmp_path: P
         for _ in range(3)
     ]
     source = write_batches(tmp_path / "in", data)
-    found: dict[int, dict[str, tuple[int, int]]] = {}
+    found: dict[int, dict[int, tuple[int, int]]] = {}
 
     def sink(output: DataFrame, batch_id: int) -> None:
         found[batch_id] = {row.user: (row.n, row.total) for row in output.collect()}
 
-    rows = spark.readStream.schema("user string, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
+    rows = spark.readStream.schema("user long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
     counts = groupBy(rows, "user").mapInArrowWithState(
-        count, "user string, n long, total long", "n long, total long", "update", "NoTimeout"
+        count, "user long, n long, total long", "n long, total long", "update", "NoTimeout"
     )
     query = (
         counts.writeStream.outputMode("update")
@@ -62,8 +62,8 @@ def test_counts_are_those_of_all_batches_so_far(spark: SparkSession, tmp_path: P
         .start()
     )
     query.awaitTermination()
-    n: Counter[str] = Counter()
-    total: Counter[str] = Counter()
+    n: Counter[int] = Counter()
+    total: Counter[int] = Counter()
     for batch_id, batch in enumerate(data):
         for user, v in zip(batch["user"].to_pylist(), batch["v"].to_pylist(), strict=True):
             n[user] += 1
