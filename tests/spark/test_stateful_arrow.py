@@ -39,9 +39,7 @@ def count(rows: pa.Table, state: object) -> pa.Table:
 def test_counts_are_those_of_all_batches_so_far(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(1)
     data = [
-        pa.table(
-            {"user": [f"u{chance.randrange(50)}" for _ in range(200)], "v": [chance.randrange(9) for _ in range(200)]}
-        )
+        pa.table({name: [chance.randrange(n) for _ in range(200)] for name, n in (("user", 50), ("v", 9))})
         for _ in range(3)
     ]
     source = write_batches(tmp_path / "in", data)
