@@ -9,13 +9,14 @@
     {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{...},"sourceMetadataInfo":{},"controlBatchInfo":{...}}
     clicks:{"logOffset":2}                                                 source id, ":", offset
 
+A driver of ours may add an object "hdfsstore" to the first of these lines; Spark passes over it.
 OffsetSeqLog.scala, OffsetSeq.scala in Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow.fs import FileSystem
@@ -26,6 +27,7 @@ from hdfsstore.fs import read_file
 
 NEWEST_VERSION = 2
 _NO_OFFSET = "-"
+_OWN = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class OffsetLogEntry:
         source_ids: each source's id; its position in version 1.
         source_metadata: of each source that has it, by source id: sourceId, providerName, apiVersion.
         control_batch: of a batch without data that the engine made (operationType, operationInfo), else empty.
+        own: what a driver of ours has added for itself.
     """
 
     version: int
@@ -49,6 +52,7 @@ class OffsetLogEntry:
     source_ids: list[str]
     source_metadata: dict[str, Any]
     control_batch: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
@@ -78,6 +82,7 @@ def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
         source_ids,
         fields.plain("sourceMetadataInfo"),
         fields.plain("controlBatchInfo"),
+        fields.plain(_OWN),
     )
 
 
@@ -92,6 +97,8 @@ def encode_offset_log(entry: OffsetLogEntry) -> bytes:
         if entry.control_batch:
             fields["controlBatchInfo"] = entry.control_batch
         sources = [f"{source_id}:{offset}" for source_id, offset in zip(entry.source_ids, sources, strict=True)]
+    if entry.own:
+        fields[_OWN] = entry.own
     return encode_versioned(entry.version, dump_json(fields), *sources)
 
 

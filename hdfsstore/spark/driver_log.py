@@ -2,17 +2,22 @@
 
     <checkpoint>/metadata, offsets/<N>, commits/<N>     Spark's
     <checkpoint>/hdfsstore/metadata                     a copy of Spark's
-                          /offsets/<N>                  a copy of Spark's, byte for byte, written when batch N begins
+                          /offsets/<N>                  a copy of Spark's, written when batch N begins
                           /commits/<N>                  written when the sink has returned: batch N is done
                           /rewound/<time>-<N>/...       entries from N on that a rewind has set aside
 
+A copy of offsets has the same bytes unless the query's own settings (codec, row checksums, partitions) are not Spark's:
+its conf says them then, as readers of the state go by it, and an object of ours has the SHA-256 of Spark's:
+
+    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>"}
+
 An entry of commits is one of Spark's commit log (hdfsstore/checkpoint/commit_log.py) with an object of ours:
 
-    "hdfsstore":{"offsets":"<SHA-256 of offsets/N>","nextTimeoutMs":1700000000000,"takenOver":true}
+    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>","nextTimeoutMs":1700000000000}
 
 `offsets` says which batch N it belongs to; `nextTimeoutMs` is a lower bound of the timeouts that the state holds,
-missing where there are none; `takenOver` marks a state that Spark's own operator wrote. nextBatchWatermarkMs is the
-watermark of the batch itself: the one after it is known only once the batch has ended.
+missing where there are none. nextBatchWatermarkMs is the watermark of the batch itself: the one after it is known only
+once the batch has ended.
 
 Spark writes its offsets/N, calls us, and writes its commits/N when we have returned. Batch N is done in these steps:
 
@@ -58,17 +63,19 @@ from hdfsstore.spark.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,
     OFFSETS,
-    TAKEN_OVER,
     Entry,
     Finished,
     LoggedBatch,
     Reported,
     Start,
+    copied,
     own_fields,
     read_entry,
+    settings_of,
 )
 from hdfsstore.spark.rewind import copy_metadata, is_done, settle
 from hdfsstore.spark.spec import OPERATOR_ID
+from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.provider import StateStoreCheckpointInfo
 
 log = logging.getLogger(__name__)
@@ -82,33 +89,22 @@ class DriverLog:
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.Checkpoint takes it.
         num_partitions: of the state.
-        timeout_conf: NoTimeout, ProcessingTimeTimeout or EventTimeTimeout.
-        checkpoint_format_version: of the entries, as of the state's files.
-        min_versions_to_retain: how many versions of the state are retained. The entries of the batches that wrote them
-            are kept.
+        conf: how its stores work. The entries of the batches that wrote the versions which are retained are kept.
     """
 
-    def __init__(
-        self,
-        checkpoint: Location,
-        num_partitions: int,
-        *,
-        timeout_conf: str = "NoTimeout",
-        checkpoint_format_version: int = 2,
-        min_versions_to_retain: int = 100,
-    ) -> None:
+    def __init__(self, checkpoint: Location, num_partitions: int, conf: StateStoreConf) -> None:
         self._fs, self._checkpoint = resolve(checkpoint)
         self._root = f"{self._checkpoint}/{FOLDER}"
         self._offsets = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
         self._commits = MetadataLog(self._fs, f"{self._root}/commits", read_commit_log)
         self._writer = CommitLog(
             (self._fs, self._root),
-            checkpoint_format_version=checkpoint_format_version,
+            checkpoint_format_version=conf.checkpoint_format_version,
             num_partitions=num_partitions,
         )
         self._num_partitions = num_partitions
-        self._timeout_conf = timeout_conf
-        self._keep = min_versions_to_retain
+        self._settings = settings_of(conf, num_partitions)
+        self._keep = conf.min_versions_to_retain
         self._begun: tuple[int, Entry] | None = None
         self._finished: LoggedBatch | None = None
         self._purged = False
@@ -132,11 +128,11 @@ class DriverLog:
             )
         goes_on = self._goes_on(batch_id, entry)
         if not goes_on and is_done(self._fs, self._root, batch_id, entry):
-            return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms, None)
+            return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms)
         before = self._finished_before(batch_id) if batch_id else None
         if not goes_on:
             copy_metadata(self._fs, self._checkpoint, self._root)
-            settle(self._fs, self._root, batch_id, entry)
+            settle(self._fs, self._root, batch_id, copied(entry, self._settings))
         self._begun = batch_id, entry
         return Start(
             batch_id,
@@ -144,7 +140,6 @@ class DriverLog:
             self._base_ids(before),
             *entry.times,
             (before.entry if before else entry).parsed.watermark_ms,
-            self._threshold(before),
         )
 
     def finish(self, batch_id: int, reports: Mapping[int, Reported], next_timeout_ms: int | None = None) -> None:
@@ -187,7 +182,7 @@ class DriverLog:
         if self._finished is None or self._finished.batch_id != batch_id - 1:
             return False
         try:
-            self._offsets.add(batch_id, entry.content)
+            self._offsets.add(batch_id, copied(entry, self._settings).content)
         except BatchAlreadyLoggedError:
             return False
         return True
@@ -202,7 +197,7 @@ class DriverLog:
         if commit is None or entry is None:
             raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
         theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
-        if theirs.content != entry.content or commit.own.get(OFFSETS) != entry.digest:
+        if not theirs.digest == entry.digest == commit.own.get(OFFSETS):
             raise LogMismatchError(
                 f"batch {batch_id} cannot start: this entry belongs to another batch {batch_id - 1} than the one in "
                 f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
@@ -236,12 +231,6 @@ class DriverLog:
                 remedy="Give the query the number of partitions that it was first started with",
             )
         return tuple(partition[0] or None for partition in ids)
-
-    def _threshold(self, before: LoggedBatch | None) -> int | None:
-        if before is None or before.commit.own.get(TAKEN_OVER):
-            return None
-        watermark_ms, processing_time_ms = before.entry.times
-        return {"EventTimeTimeout": watermark_ms, "ProcessingTimeTimeout": processing_time_ms}.get(self._timeout_conf)
 
     def _purge(self, before: int) -> None:
         """Step 4. What cannot be deleted now is left to the next driver: the batch is done all the same."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
-from hdfsstore.checkpoint.offset_log import OffsetLogEntry, parse_offset_log
+from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
+from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
 from hdfsstore.fs import read_file
+from hdfsstore.state.conf import StateStoreConf
 
 FOLDER = "hdfsstore"
+ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
-# Names in the object that we add to an entry of commits.
-OFFSETS, NEXT_TIMEOUT, TAKEN_OVER = "offsets", "nextTimeoutMs", "takenOver"
+# Names in the object that we add to entries: of both logs, and of commits.
+OFFSETS, NEXT_TIMEOUT = "offsets", "nextTimeoutMs"
 
 
 class Reported(Protocol):
@@ -38,7 +44,6 @@ class Start:
         base_ids: the unique id of each partition's version N; None in format version 1, and in batch 0.
         watermark_ms, processing_time_ms: of the batch.
         late_watermark_ms: rows at or before it are late: the watermark of the batch before.
-        expired_before_ms: timeouts below it have fired in the batches before; None where that is not known.
     """
 
     batch_id: int
@@ -47,7 +52,6 @@ class Start:
     watermark_ms: int
     processing_time_ms: int
     late_watermark_ms: int
-    expired_before_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of an offset log, and what it says."""
+    """An entry of an offset log, Spark's or ours, and what it says."""
 
     content: bytes
     parsed: OffsetLogEntry
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+        """SHA-256 of Spark's entry: two entries with the same one are of the same batch."""
+        return str(self.parsed.own.get(OFFSETS) or hashlib.sha256(self.content).hexdigest())
 
     @property
     def times(self) -> tuple[int, int]:
@@ -99,11 +104,34 @@ def read_entry(fs: FileSystem, path: str) -> Entry | None:
     return Entry(content, parse_offset_log(content, path))
 
 
-def own_fields(entry: Entry, next_timeout_ms: int | None, *, taken_over: bool = False) -> dict[str, Any]:
+def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:
+    """Spark's entry as it stands in our log: the same bytes, but where the conf has to say otherwise of our state.
+
+    Args:
+        settings: confs by which a reader opens the state.
+    """
+    if all(entry.parsed.conf.get(name) == value for name, value in settings.items()):
+        return entry
+    conf = {**entry.parsed.conf, **settings}
+    ours = replace(entry.parsed, conf=conf, own={OFFSETS: entry.digest})
+    return Entry(encode_offset_log(ours), ours)
+
+
+def settings_of(conf: StateStoreConf, num_partitions: int) -> dict[str, str]:
+    """The confs by which a reader opens a state that is kept with these settings."""
+    return {
+        PROVIDER: HDFS_PROVIDER,
+        ENCODING_FORMAT: "unsaferow",
+        GROUP_STATE_FORMAT: "2",
+        COMPRESSION_CODEC: conf.compression_codec,
+        ROW_CHECKSUM: str(conf.row_checksum_enabled).lower(),
+        SHUFFLE_PARTITIONS: str(num_partitions),
+    }
+
+
+def own_fields(entry: Entry, next_timeout_ms: int | None) -> dict[str, Any]:
     """What we add to the commits entry of a batch."""
     fields: dict[str, Any] = {OFFSETS: entry.digest}
     if next_timeout_ms is not None:
         fields[NEXT_TIMEOUT] = next_timeout_ms
-    if taken_over:
-        fields[TAKEN_OVER] = True
     return fields

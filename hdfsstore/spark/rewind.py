@@ -41,6 +41,9 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
 def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
     """Leaves no entry from the batch on, which is not done, but the batch's own of offsets.
 
+    Args:
+        entry: of the batch, as it is to stand in our log.
+
     Raises:
         BatchAlreadyLoggedError: another driver has begun the batch in this moment.
     """
@@ -58,7 +61,7 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
 
 def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     ours = read_entry(fs, f"{root}/offsets/{batch_id}")
-    return ours is not None and ours.content == entry.content
+    return ours is not None and ours.digest == entry.digest
 
 
 def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> None:

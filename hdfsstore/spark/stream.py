@@ -65,12 +65,7 @@ class StatefulStream:
             store_conf=run.conf.store,
             max_bytes_per_call=run.conf.max_bytes_per_call,
         )
-        driver_log = DriverLog(
-            run.checkpoint.ours,
-            num_partitions,
-            checkpoint_format_version=run.conf.store.checkpoint_format_version,
-            min_versions_to_retain=run.conf.store.min_versions_to_retain,
-        )
+        driver_log = DriverLog(run.checkpoint.ours, num_partitions, run.conf.store)
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         engine: bytes = cloudpickle.dumps(self.engine)  # type: ignore[no-untyped-call]
         runner = BatchRunner(

@@ -18,11 +18,14 @@ from hdfsstore import (
     StateStoreError,
 )
 from hdfsstore.checkpoint.commit_log import read_commit_log
+from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.fs import resolve
 from hdfsstore.spark.driver_log import DriverLog
-from hdfsstore.spark.log_entries import Finished, Start
+from hdfsstore.spark.log_entries import Finished, Start, settings_of
+from hdfsstore.state.conf import StateStoreConf
 
 PARTITIONS = 2
+SETTINGS = settings_of(StateStoreConf(), PARTITIONS)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Spark:
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
+        self.rocksdb = False
         checkpoint.mkdir()
         (checkpoint / "metadata").write_text('{"id":"the-query"}')
         for folder in ("offsets", "commits"):
@@ -45,7 +49,8 @@ class Spark:
         """Writes the entry, or leaves it as it is, as Spark does when it runs a batch again."""
         path = self.checkpoint / "offsets" / str(batch_id)
         if not path.exists():
-            times = {"batchWatermarkMs": 10 * batch_id, "batchTimestampMs": 1000 * (batch_id + 1), "conf": {}}
+            conf = {**SETTINGS, PROVIDER: ROCKSDB_PROVIDER, "other": "kept"} if self.rocksdb else SETTINGS
+            times = {"batchWatermarkMs": 10 * batch_id, "batchTimestampMs": 1000 * (batch_id + 1), "conf": conf}
             path.write_text(f'v1\n{json.dumps(times)}\n{{"run":"{run}"}}')
         return path.read_bytes()
 
@@ -59,7 +64,7 @@ class Spark:
                 path.unlink()
 
     def log(self, **options: object) -> DriverLog:
-        return DriverLog(self.checkpoint, PARTITIONS, **options)  # type: ignore[arg-type]
+        return DriverLog(self.checkpoint, PARTITIONS, StateStoreConf(**options))  # type: ignore[arg-type]
 
     def ours(self, folder: str) -> list[str]:
         return sorted(path.name for path in (self.checkpoint / "hdfsstore" / folder).glob("*"))
@@ -89,13 +94,13 @@ def run(spark: Spark, log: DriverLog, batch_id: int, attempt: str = "a", run: st
 
 
 def test_batches_one_after_the_other(spark: Spark) -> None:
-    log = spark.log(timeout_conf="EventTimeTimeout")
+    log = spark.log()
     assert log.last_finished() is None
-    assert run(spark, log, 0) == Start(0, False, (None, None), 0, 1000, 0, None)
-    assert run(spark, log, 1) == Start(1, False, ("a0", "a0"), 10, 2000, 0, 0)
+    assert run(spark, log, 0) == Start(0, False, (None, None), 0, 1000, 0)
+    assert run(spark, log, 1) == Start(1, False, ("a0", "a0"), 10, 2000, 0)
     spark.offsets(2)
     start = log.begin(2)
-    assert start == Start(2, False, ("a1", "a1"), 20, 3000, 10, 10)
+    assert start == Start(2, False, ("a1", "a1"), 20, 3000, 10)
     log.finish(2, reports(start), next_timeout_ms=77)
     assert log.last_finished() == spark.log().last_finished() == Finished(2, 20, 3000, 77)
     for batch_id in range(3):
@@ -111,15 +116,21 @@ def test_batches_one_after_the_other(spark: Spark) -> None:
     assert checkpoint.batch(2).state_unique_ids == {0: [["a2"], ["a2"]]}
 
 
-@pytest.mark.parametrize(
-    ("timeout_conf", "threshold"), [("NoTimeout", None), ("EventTimeTimeout", 0), ("ProcessingTimeTimeout", 1000)]
-)
-@pytest.mark.parametrize("restarted", [False, True])
-def test_which_timeouts_have_fired(spark: Spark, timeout_conf: str, threshold: int | None, restarted: bool) -> None:
-    log = spark.log(timeout_conf=timeout_conf)
-    run(spark, log, 0)
+def test_the_copy_says_how_our_state_is_kept(spark: Spark) -> None:
+    """Readers of a checkpoint go by the conf of its offsets."""
+    spark.rocksdb = True
+    run(spark, spark.log(compression_codec="zstd"), 0)
     spark.offsets(1)
-    assert (spark.log(timeout_conf=timeout_conf) if restarted else log).begin(1).expired_before_ms == threshold
+    first = spark.log(compression_codec="zstd").begin(1)
+    copy = hdfsstore.Checkpoint(spark.checkpoint / "hdfsstore").batch(1)
+    assert copy.conf == {**SETTINGS, COMPRESSION_CODEC: "zstd", "other": "kept"}
+    assert (copy.watermark_ms, copy.timestamp_ms, copy.offsets) == (10, 2000, ['{"run":"first"}'])
+    log = spark.log(compression_codec="lz4")  # of a driver that would write another copy
+    assert log.begin(1) == first
+    log.finish(1, reports(first))
+    assert spark.log().begin(1).already_done
+    assert run(spark, spark.log(), 2).base_ids == ("a1", "a1")
+    assert not (spark.checkpoint / "hdfsstore/rewound").exists()
 
 
 def test_killed_at_each_step(spark: Spark) -> None:
@@ -134,7 +145,7 @@ def test_killed_at_each_step(spark: Spark) -> None:
     leftover.write_text("half of it")  # killed in step 3
     log = spark.log()
     again = log.begin(1)
-    assert first == again == Start(1, False, ("a0", "a0"), 10, 2000, 0, None)
+    assert first == again == Start(1, False, ("a0", "a0"), 10, 2000, 0)
     log.finish(1, reports(again, "b"))  # killed before step 5
     for _ in range(2):
         done = spark.log().begin(1)
@@ -186,7 +197,7 @@ def test_a_rewind(spark: Spark, caplog: pytest.LogCaptureFixture, batches: int) 
     with caplog.at_level(logging.WARNING, "hdfsstore"):
         start = spark.log().begin(2)
     assert "Spark's log was set back to batch 2" in caplog.text
-    assert start == Start(2, False, ("a1", "a1"), 20, 3000, 10, None)
+    assert start == Start(2, False, ("a1", "a1"), 20, 3000, 10)
     (folder,) = (spark.checkpoint / "hdfsstore/rewound").iterdir()
     moved = [str(number) for number in range(2, batches)]
     assert sorted(p.name for p in (folder / "commits").iterdir()) == moved
@@ -305,7 +316,7 @@ def test_another_number_of_partitions(spark: Spark) -> None:
     run(spark, spark.log(), 0)
     spark.offsets(1)
     with pytest.raises(CheckpointIdMismatchError, match="ids of 2 partitions, and the state has 3"):
-        DriverLog(spark.checkpoint, 3).begin(1)
+        DriverLog(spark.checkpoint, 3, StateStoreConf()).begin(1)
 
 
 def test_formats_that_change(spark: Spark) -> None:
