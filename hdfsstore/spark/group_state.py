@@ -59,7 +59,7 @@ class KeyState(GroupState):
         self._value = values = tuple(newValue)
         for value in values:
             if type(value) not in _PLAIN:
-                self._value = tuple(map(_plain, values))
+                self._value = tuple(map(plain_value, values))
                 break
         self._defined = True
         self._updated = True
@@ -116,7 +116,7 @@ def key_state_class(
     return type("GroupState", (base,), constants)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """NumPy's and pandas' scalars as Python's."""
     if type(value) in _PLAIN:
         return value

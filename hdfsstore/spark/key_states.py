@@ -1,0 +1,161 @@
+"""The states of some keys: read together, given to the user's function one by one, and written together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import types as s
+
+from hdfsstore.errors import SchemaMismatchError
+from hdfsstore.spark.group_state import NO_TIMEOUT, KeyState, key_state_class
+from hdfsstore.spark.partition_state import PartitionState
+from hdfsstore.spark.row_columns import MisfitError, RowWriter
+from hdfsstore.spark.row_values import RowReader
+from hdfsstore.state.rows import BinaryRows
+
+
+class StateCodec(Protocol):
+    """Between the states of Arrow and those of the user's function.
+
+    Attributes:
+        state_class: of the states.
+    """
+
+    state_class: type[KeyState]
+
+    def decode(self, states: pa.StructArray) -> list[Any]:
+        """The values of the states; None where there is none."""
+
+    def accept(self, value: Any) -> Any:
+        """What `encode` takes for a value that the function has set. It does not change any more. MisfitError."""
+
+    def encode(self, accepted: Sequence[Any]) -> list[pa.Array[Any]]:
+        """The state's columns; None where there is none. MisfitError."""
+
+
+class ColumnsCodec:
+    """A StateCodec of states with declared columns, which are tuples to the function."""
+
+    state_class: type[KeyState] = KeyState
+
+    def __init__(self, schema: s.StructType, arrow_type: pa.StructType) -> None:
+        self._reader = RowReader(schema)
+        self._writer = RowWriter(schema, list(arrow_type))
+        self.accept = self._writer.accept
+        self.encode = self._writer.arrays
+
+    def decode(self, states: pa.StructArray) -> list[Any]:
+        if states.null_count == len(states):
+            return [None] * len(states)
+        values = self._reader.tuples(states)
+        if not states.null_count:
+            return values
+        valid = states.is_valid().to_numpy(zero_copy_only=False).tolist()
+        return [value if is_there else None for value, is_there in zip(values, valid, strict=True)]
+
+
+class KeyStates:
+    """Reads and writes the states of a partition's keys, a window of them at a time. For one thread.
+
+    Args:
+        partition: of the task.
+        codec: of its states.
+    """
+
+    def __init__(self, partition: PartitionState, codec: StateCodec) -> None:
+        self._partition = partition
+        self._codec = codec
+        self._class_of_data = self._class(has_timed_out=False)
+        self._class_of_expired = self._class(has_timed_out=True)
+        self._key_rows: BinaryRows = pa.array([], pa.binary())
+        self._removed: list[int] = []
+        self._put: list[int] = []
+        self._values: list[Any] = []
+        self._timeouts: list[int] = []
+
+    def read(self, key_rows: BinaryRows) -> list[KeyState]:
+        """The states of keys that have rows."""
+        self._key_rows = key_rows
+        return list(map(self._class_of_data, self._codec.decode(self._partition.get(key_rows)[0])))
+
+    def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> list[KeyState]:
+        """The states of keys whose timeout is over, as PartitionState.due gives them."""
+        self._key_rows = key_rows
+        return list(map(self._class_of_expired, self._codec.decode(states)))
+
+    def keep(self, index: int, state: KeyState) -> None:
+        """Notes what the function has done to the state of a key, once it has ended.
+
+        Args:
+            index: of the key among those that were read.
+        """
+        timeout = int(state._timeout_timestamp)
+        if state._removed and timeout == NO_TIMEOUT:
+            self._removed.append(index)
+        elif state._updated or timeout != NO_TIMEOUT:
+            try:
+                self._values.append(self._codec.accept(state._value) if state._defined else None)
+            except MisfitError as error:
+                raise self._misfit(error, index) from error.__cause__
+            self._put.append(index)
+            self._timeouts.append(timeout)
+
+    def write(self) -> None:
+        """Writes what was noted. SchemaMismatchError: a state does not fit its schema."""
+        if self._removed:
+            self._partition.remove(self._key_rows.take(_numbers(self._removed)))
+        if self._put:
+            try:
+                columns = self._codec.encode(self._values)
+            except MisfitError as error:
+                raise self._misfit(error, self._put[error.row or 0]) from error.__cause__
+            is_there = np.fromiter((value is not None for value in self._values), bool, len(self._values))
+            states = _structs(self._partition.state_type, columns, is_there)
+            timeouts = pa.array(self._timeouts, pa.int64())
+            self._partition.put(self._key_rows.take(_numbers(self._put)), states, timeouts)
+        for notes in (self._removed, self._put, self._values, self._timeouts):
+            notes.clear()
+
+    def describe(self, index: int) -> str:
+        """A key among those that were read, for messages."""
+        return describe_key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
+
+    def _class(self, *, has_timed_out: bool) -> type[KeyState]:
+        state = self._partition
+        return key_state_class(
+            state.timeout_conf,
+            state.processing_time_ms,
+            state.watermark_ms,
+            has_timed_out=has_timed_out,
+            base=self._codec.state_class,
+        )
+
+    def _misfit(self, error: MisfitError, index: int) -> SchemaMismatchError:
+        return SchemaMismatchError(
+            f"the state of the key {self.describe(index)} in batch {self._partition.batch_id} cannot be kept: "
+            f"{error.message}",
+            remedy="Give state.update() what stateStructType declares",
+        )
+
+
+def describe_key(key: pa.StructArray) -> str:
+    """The first key, as text for messages."""
+    values = zip((field.name for field in key.type), key.flatten(), strict=True)
+    return f"({', '.join(f'{name}={column[0].as_py()!r}' for name, column in values)})"
+
+
+def _numbers(indices: list[int]) -> npt.NDArray[np.int32]:
+    return np.array(indices, np.int32)
+
+
+def _structs(
+    arrow_type: pa.StructType, columns: list[pa.Array[Any]], is_there: npt.NDArray[np.bool_]
+) -> pa.StructArray:
+    """Structs that are null where there is no state, whose columns hold nulls there, nullable or not."""
+    validity = None if is_there.all() else pa.array(is_there).buffers()[1]
+    structs = pa.Array.from_buffers(arrow_type, len(is_there), [validity], children=columns)
+    return cast(pa.StructArray, structs)

@@ -1,0 +1,201 @@
+"""Rows and states that the user's functions gave, as Arrow columns; the other direction is in row_values.py.
+
+A value has to fit the declared type: numbers in its range, datetimes for timestamps (those without a zone in local
+time, as PySpark's Rows have it), and so on; whatever takes more than Arrow's own conversion goes through PySpark's.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import types as s
+from pyspark.sql.conversion import LocalDataToArrowConversion
+
+from hdfsstore.spark.row_values import local_time_is_utc
+
+_DATETIMES: frozenset[type] = frozenset((datetime.datetime, type(None)))
+_DATES: frozenset[type] = _DATETIMES | {datetime.date}
+# Types of values that are never changed afterwards, so that they can be converted a column at a time.
+_SCALARS = (
+    *(s.ByteType, s.ShortType, s.IntegerType, s.LongType, s.FloatType, s.DoubleType, s.BooleanType),
+    *(s.StringType, s.CharType, s.VarcharType, s.DecimalType, s.DateType, s.TimestampType, s.TimestampNTZType),
+    *(s.DayTimeIntervalType, s.NullType),
+)
+# What conversions raise of values that do not fit.
+_MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
+
+
+class MisfitError(Exception):
+    """A row does not fit the schema.
+
+    Attributes:
+        message: about the row, or about the value and its column.
+        row: the row's number among those that were converted together; None: the one that was just given.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.row = row
+
+
+class RowWriter:
+    """Converts rows of one schema to Arrow columns.
+
+    Args:
+        schema: Spark's.
+        fields: Arrow's for it, one for each of its fields.
+    """
+
+    def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]]) -> None:
+        self._schema = schema
+        self._fields = list(fields)
+        self._columns = [_column_of(field.dataType) for field in schema.fields]
+        self._at_once = [
+            (i, field, _converter(field.dataType))
+            for i, field in enumerate(schema.fields)
+            if not isinstance(field.dataType, _SCALARS)
+        ]
+        self._width = len(self._fields)
+
+    def accept(self, row: Any) -> tuple[Any, ...]:
+        """The row as a tuple that does not change any more; MisfitError."""
+        if not isinstance(row, tuple):
+            row = self._as_tuple(row)
+        if len(row) != self._width:
+            names = ", ".join(self._schema.names)
+            raise MisfitError(f"it has {len(row)} values, and the schema has {self._width} columns ({names}): {row!r}")
+        return self._with_copies(row) if self._at_once else row
+
+    def arrays(self, rows: Sequence[tuple[Any, ...] | None]) -> list[pa.Array[Any]]:
+        """The columns of accepted rows; None is a row of nulls. MisfitError."""
+        nothing = (None,) * self._width
+        columns = zip(*(nothing if row is None else row for row in rows), strict=True) if rows else [()] * self._width
+        return [self._array(i, column, rows) for i, column in enumerate(columns)]
+
+    def _array(self, i: int, values: Sequence[Any], rows: Sequence[Any]) -> pa.Array[Any]:
+        arrow_type = self._fields[i].type
+        try:
+            array = self._columns[i](values, arrow_type)
+        except _MISFITS:
+            array = self._by_pyspark(i, values)
+        if array.null_count and not self._schema.fields[i].nullable:
+            for row, value in enumerate(array):
+                if not value.is_valid and rows[row] is not None:
+                    raise MisfitError(
+                        f"the column {self._schema.names[i]!r} is not nullable, and its value is None", row
+                    )
+        return array
+
+    def _by_pyspark(self, i: int, values: Sequence[Any]) -> pa.Array[Any]:
+        """The slow way; MisfitError names the value that does not fit."""
+        field, arrow_type = self._schema.fields[i], self._fields[i].type
+        convert = _same if self._is_converted(i) else _converter(field.dataType)
+        try:
+            return pa.array([convert(value) for value in values], arrow_type)
+        except _MISFITS:
+            for row, value in enumerate(values):
+                try:
+                    pa.array([convert(value)], arrow_type)
+                except _MISFITS as error:
+                    raise MisfitError(_misfit(field, value, error), row) from error
+            raise
+
+    def _is_converted(self, i: int) -> bool:
+        return any(i == column for column, _, _ in self._at_once)
+
+    def _with_copies(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        # A list, say, may be filled anew for the next row.
+        values = list(row)
+        for i, field, convert in self._at_once:
+            try:
+                values[i] = convert(values[i])
+            except _MISFITS as error:
+                raise MisfitError(_misfit(field, row[i], error)) from error
+        return tuple(values)
+
+    def _as_tuple(self, row: Any) -> tuple[Any, ...]:
+        if isinstance(row, list):
+            return tuple(row)
+        if isinstance(row, dict):
+            unknown = ", ".join(repr(name) for name in row if name not in self._schema.names)
+            if unknown:
+                raise MisfitError(f"it has keys that are no columns of the schema: {unknown}")
+            return tuple(row.get(name) for name in self._schema.names)
+        raise MisfitError(f"a row is a Row, tuple, list or dict, not {type(row).__name__}: {row!r}")
+
+
+def _misfit(field: s.StructField, value: Any, error: BaseException) -> str:
+    said = f": {error}" if str(error) else ""
+    given = f"{value!r} ({type(value).__name__})"
+    return f"the column {field.name!r} is of type {field.dataType.simpleString()}, which {given} does not fit{said}"
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _converter(data_type: s.DataType) -> Callable[[Any], Any]:
+    """PySpark's conversion of a value to what pyarrow takes. Nulls pass: columns are looked through for them."""
+    if isinstance(data_type, s.BinaryType):
+        return _bytes
+    if isinstance(data_type, s.DateType):
+        return _date
+    convert: Callable[[Any], Any] = LocalDataToArrowConversion._create_converter(data_type, True)
+    return convert
+
+
+def _bytes(value: Any) -> bytes | None:
+    if type(value) is bytes or value is None:
+        return value
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("bytes are needed")
+    return bytes(value)
+
+
+def _date(value: Any) -> datetime.date | None:
+    # pyarrow would take a number for the days since 1970.
+    if value is not None and not isinstance(value, datetime.date):
+        raise TypeError("a date is needed")
+    return value
+
+
+def _column_of(data_type: s.DataType) -> Callable[[Sequence[Any], Any], pa.Array[Any]]:
+    """The fast conversion of a column; it raises one of _MISFITS where it does not know better."""
+    if isinstance(data_type, s.DateType):
+        return _dates
+    if isinstance(data_type, s.TimestampType):
+        return _timestamps if local_time_is_utc() else _local_timestamps
+    if isinstance(data_type, s.TimestampNTZType):
+        return _timestamps_without_zone
+    return cast("Callable[[Sequence[Any], Any], pa.Array[Any]]", pa.array)
+
+
+def _dates(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
+    _check_types(values, _DATES)
+    return pa.array(values, arrow_type)
+
+
+def _timestamps(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
+    _check_types(values, _DATETIMES)
+    return pa.array(values, arrow_type)
+
+
+def _local_timestamps(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
+    _check_types(values, _DATETIMES)
+    return pa.array([None if value is None else value.astimezone(datetime.UTC) for value in values], arrow_type)
+
+
+def _timestamps_without_zone(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
+    _check_types(values, _DATETIMES)
+    if any(value is not None and value.tzinfo is not None for value in values):
+        raise ValueError("there is a time zone in it")
+    return pa.array(values, arrow_type)
+
+
+def _check_types(values: Sequence[Any], types: frozenset[type]) -> None:
+    if not types.issuperset(map(type, values)):
+        raise TypeError("there are values of other types")

@@ -1,0 +1,125 @@
+"""A partition's state over a real store, without Spark, for tests of the engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, StructType
+
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.types import StructType as OurStruct
+from hdfsstore.codecs.types import parse_type
+from hdfsstore.spark.engine import Call
+from hdfsstore.spark.partition_state import PartitionState
+from hdfsstore.spark.spec import BatchSpec, Columns, QuerySpec
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.hdfs.store import HdfsStateStore
+from hdfsstore.state.open import open_provider
+from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.rows import BatchCodec, BinaryRows
+from hdfsstore.state.store_id import StateStoreId
+
+
+def struct(**columns: DataType | str) -> StructType:
+    """PySpark's struct with these columns."""
+    schema = StructType()
+    for name, data_type in columns.items():
+        schema = schema.add(name, data_type)
+    return schema
+
+
+def ours(schema: StructType) -> OurStruct:
+    """PySpark's struct as ours."""
+    parsed = parse_type(schema.json())
+    assert isinstance(parsed, OurStruct)
+    return parsed
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(ours(schema))
+
+
+class Scanned:
+    """A store whose due keys are found by a look at all of them."""
+
+    def __init__(self, store: HdfsStateStore, query: QuerySpec) -> None:
+        self._store = store
+        self._codec = BatchCodec("value", query.value_schema)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def due(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        found = [
+            (key, value)
+            for key, value in self._store.iterator()
+            if -1 != _first(self._codec, value)["timeoutTimestamp"] < end
+        ]
+        for start in range(0, len(found), max_rows):
+            keys, values = zip(*found[start : start + max_rows], strict=True)
+            yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+
+
+class Partition:
+    """One partition of a query, whose batches are run one after another."""
+
+    def __init__(self, folder: Path, keys: StructType, state: StructType, timeout_conf: Any = "NoTimeout") -> None:
+        self.query = QuerySpec(
+            run_id="run",
+            state_root=str(folder / "state"),
+            num_partitions=1,
+            columns=Columns((), tuple(keys.names), ()),
+            key_schema=ours(keys),
+            state_schema=ours(state),
+            timeout_conf=timeout_conf,
+            store_conf=StateStoreConf(local_dir=str(folder / "local")),
+            max_bytes_per_call=1 << 30,
+        )
+        self._provider: StateStoreProvider = open_provider(
+            StateStoreId(self.query.state_root, 0, 0), conf=self.query.store_conf
+        )
+        self._version = 0
+        self._unique_id: str | None = None
+
+    @contextmanager
+    def batch(self, watermark_ms: int = -1, processing_time_ms: int = 1_000) -> Iterator[PartitionState]:
+        """The state in the next batch, which is committed at the end."""
+        spec = BatchSpec(self._version, (self._unique_id,), watermark_ms, processing_time_ms, watermark_ms, False)
+        with self._provider.get_store(self._version, self._unique_id) as store:
+            scanned: Any = Scanned(store, self.query)
+            yield PartitionState(self.query, spec, 0, scanned, pa.table({}))
+            self._unique_id = store.commit().checkpoint_unique_id
+        self._version += 1
+
+    def rows(self) -> dict[Any, Any]:
+        """Value rows by key, as dicts; a key of one column is that column's value."""
+        keys = BatchCodec("key", self.query.key_schema)
+        values = BatchCodec("value", self.query.value_schema)
+        with self._provider.get_store(self._version, self._unique_id) as store:
+            pairs = list(store.iterator())
+        found = {}
+        for key, value in pairs:
+            columns = tuple(_first(keys, key).values())
+            found[columns if len(columns) > 1 else columns[0]] = _first(values, value)
+        return found
+
+
+def _first(codec: BatchCodec, row: bytes) -> dict[str, Any]:
+    value: dict[str, Any] = codec.decode(pa.array([row], pa.binary()))[0].as_py()
+    return value
+
+
+def call(rows: pa.Table, *keys: str, is_sorted: bool = False) -> Call:
+    """A call with rows whose keys are some of their columns."""
+    columns = [rows.column(name).combine_chunks() for name in keys]
+    structs = pa.StructArray.from_arrays(columns, fields=[rows.schema.field(name) for name in keys])
+    return Call(rows, structs, is_sorted)
+
+
+def output_of(batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    """The rows of an engine's output."""
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
