@@ -3,8 +3,8 @@ cdef class Image:
 
     cdef ImageView view
     cdef Plan plan
-    cdef Area records_area, index_area, checked_area
-    cdef int64_t records_size, index_size
+    cdef Area records_area, index_area, due_area, checked_area
+    cdef int64_t records_size, index_size, due_size
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
     cdef str path
@@ -18,6 +18,7 @@ cdef class Image:
     def __dealloc__(self):
         area_free(&self.records_area)
         area_free(&self.index_area)
+        area_free(&self.due_area)
         area_free(&self.checked_area)
 
     @property
@@ -26,11 +27,16 @@ cdef class Image:
 
     @property
     def nbytes(self):
-        """Bytes of the records and the index, in memory or mapped."""
+        """Bytes of the records and the indexes, in memory or mapped."""
         cdef int64_t prefixes = 0
         if self.prefix_index is not None:
             prefixes = prefixes_bytes(&self.prefix_index.prefixes)
-        return self.records_size + self.index_size + self.checked_area.capacity + prefixes
+        return self.records_size + self.index_size + self.due_size + self.checked_area.capacity + prefixes
+
+    @property
+    def indexed_offset(self):
+        """The offset in a value of the long that `due` goes by; None where there is no index of it."""
+        return self.view.indexed_at or None
 
     @property
     def records(self):
@@ -43,9 +49,9 @@ cdef class Image:
         return pa.foreign_buffer(<uintptr_t> start, size, self)
 
     @staticmethod
-    def empty(*, bint row_checksums, prefix=None):
+    def empty(*, bint row_checksums, prefix=None, indexed_offset=None):
         """The image of version 0."""
-        return ImageBuilder(row_checksums=row_checksums, prefix=prefix).finish()
+        return ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset).finish()
 
     @staticmethod
     def open(buffer not None, str path not None, *, prefix=None):
@@ -102,9 +108,15 @@ cdef class Image:
         """
         return image_parts(self, metadata)
 
+    cdef set_indexes(self, prefix, indexed_offset):
+        if indexed_offset is not None:
+            if not 8 <= indexed_offset <= MAX_INDEXED_AT or indexed_offset % 8:
+                raise ValueError(f"{indexed_offset} is no offset of a column in a row of up to 64")
+            self.view.indexed_at = indexed_offset
+        if prefix is not None:
+            self.set_plan(prefix)
+
     cdef set_plan(self, prefix):
-        if prefix is None:
-            return
         key_columns, kinds = prefix
         self.kinds = bytes(kinds)
         if not 0 < len(self.kinds) <= key_columns <= 1 << 20 or max(self.kinds) > 2:

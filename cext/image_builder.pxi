@@ -80,15 +80,16 @@ cdef class ImageBuilder:
     Args:
         row_checksums: whether the records carry checksums; they are taken as they are.
         prefix: the plan of prefix_scan.
+        indexed_offset: of the long in a value that `due` goes by: of a column in a row of up to 64.
         expected_bytes: size of all records, where it is known.
     """
 
     cdef Image image
     cdef int64_t size, count
 
-    def __init__(self, *, bint row_checksums, prefix=None, int64_t expected_bytes=0):
+    def __init__(self, *, bint row_checksums, prefix=None, indexed_offset=None, int64_t expected_bytes=0):
         self.image = Image.__new__(Image)
-        self.image.set_plan(prefix)
+        self.image.set_indexes(prefix, indexed_offset)
         self.image.metadata = b""
         self.image.view.row_checksums = row_checksums
         self.image.view.seed = int.from_bytes(os.urandom(8), "little")
@@ -114,11 +115,16 @@ cdef class ImageBuilder:
         """The image. Ends the builder."""
         cdef Image image = self.image
         cdef Fault fault = Fault(NONE, 0)
+        cdef DueSort sort
         if image is None:
             raise ValueError("the image is finished")
         self.image = None
+        memset(&sort, 0, sizeof(sort))
         with nogil:
             finish_image(image, self.size, self.count, &fault)
+            while fault.kind == NONE and index_image(image, &sort, &fault):
+                pass
+            due_free(&sort)
         if fault.kind != NONE:
             raise failure(&fault, None)
         return image
@@ -142,6 +148,18 @@ cdef bint finish_image(Image image, int64_t size, int64_t count, Fault* fault) n
     image.num_keys = live
     set_typical_size(&image.view, live)
     return True
+
+
+cdef bint index_image(Image image, DueSort* sort, Fault* fault) noexcept nogil:
+    """Does some milliseconds' work towards the index by longs, where there is to be one. Whether there is more to do."""
+    cdef ImageView* view = &image.view
+    if view.indexed_at == 0:
+        return False
+    if due_step(sort, view.records, view.end, view.row_checksums, view.indexed_at, &image.due_area, fault):
+        return True
+    view.due = due_view(image.due_area.data, sort.count)
+    image.due_size = due_bytes(sort.count)
+    return False
 
 
 cdef int64_t build_index(Image image, int64_t size, int64_t count, Fault* fault) noexcept nogil:

@@ -3,30 +3,30 @@
 cdef bytes MAGIC = b"hdfs.img"
 
 cdef enum:
-    IMAGE_VERSION = 1
-    HEADER = 80
+    IMAGE_VERSION = 2
+    HEADER = 96
     MAX_METADATA = 1 << 20
-
-
-cdef inline int64_t whole_blocks(int64_t size) noexcept nogil:
-    return (size + BLOCK - 1) & ~<int64_t> (BLOCK - 1)
 
 
 cdef struct Sections:
     int64_t crcs_at
     int64_t index_at
+    int64_t due_at
     int64_t records_at
     int64_t length
     int64_t num_blocks
 
 
-cdef Sections sections_of(int64_t metadata_size, int64_t num_slots, int64_t records_size) noexcept nogil:
+cdef Sections sections_of(
+    int64_t metadata_size, int64_t num_slots, int64_t num_due, int64_t records_size
+) noexcept nogil:
     cdef Sections out
-    cdef int64_t index_size = whole_blocks(8 * num_slots)
-    out.num_blocks = (index_size + records_size + BLOCK - 1) >> BLOCK_BITS
+    cdef int64_t index_size = whole_blocks(8 * num_slots), due_size = due_bytes(num_due)
+    out.num_blocks = (index_size + due_size + records_size + BLOCK - 1) >> BLOCK_BITS
     out.crcs_at = HEADER + ((metadata_size + 3) & ~<int64_t> 3)
     out.index_at = whole_blocks(out.crcs_at + 4 * out.num_blocks)
-    out.records_at = out.index_at + index_size
+    out.due_at = out.index_at + index_size
+    out.records_at = out.due_at + due_size
     out.length = out.records_at + records_size
     return out
 
@@ -39,10 +39,9 @@ cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
 
 cdef list image_parts(Image image, bytes metadata):
     cdef ImageView* view = &image.view
-    cdef Sections sections = sections_of(len(metadata), view.num_slots, image.records_size)
-    cdef int64_t block, blocks_of_index = image.index_size >> BLOCK_BITS, at, size
+    cdef Sections sections = sections_of(len(metadata), view.num_slots, view.due.count, image.records_size)
+    cdef int64_t at = sections.crcs_at
     cdef uint8_t* out
-    cdef const uint8_t* p
     if len(metadata) > MAX_METADATA:
         raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
     image.verify()
@@ -58,25 +57,35 @@ cdef list image_parts(Image image, bytes metadata):
     store_le64(out + 48, image.records_size)
     store_le64(out + 56, len(metadata))
     store_le32(out + 64, view.row_checksums)
+    store_le32(out + 76, <uint32_t> view.indexed_at)
+    store_le64(out + 80, view.due.count)
     memcpy(out + HEADER, PyBytes_AS_STRING(metadata), PyBytes_GET_SIZE(metadata))
     with nogil:
-        for block in range(sections.num_blocks):
-            if block < blocks_of_index:
-                p = view.slots + (block << BLOCK_BITS)
-                size = BLOCK
-            else:
-                at = (block - blocks_of_index) << BLOCK_BITS
-                p = view.records + at
-                size = min(image.records_size - at, BLOCK)
-            store_le32(out + sections.crcs_at + 4 * block, crc32c_update(0, p, size))
+        at = store_crcs(out, at, view.slots, image.index_size)
+        at = store_crcs(out, at, view.due.fences, image.due_size)
+        store_crcs(out, at, view.records, image.records_size)
         store_le32(out + 12, header_crc(out, sections.index_at))
-    index = [image.section(view.slots, image.index_size)] if image.index_size else []
-    return [header, *index, image.records]
+    indexes = []
+    if image.index_size:
+        indexes.append(image.section(view.slots, image.index_size))
+    if image.due_size:
+        indexes.append(image.section(view.due.fences, image.due_size))
+    return [header, *indexes, image.records]
+
+
+cdef int64_t store_crcs(uint8_t* out, int64_t at, const uint8_t* data, int64_t size) noexcept nogil:
+    """Writes the checksums of a section's blocks and returns where the next section's go."""
+    cdef int64_t from_ = 0
+    while from_ < size:
+        store_le32(out + at, crc32c_update(0, data + from_, min(size - from_, BLOCK)))
+        from_ += BLOCK
+        at += 4
+    return at
 
 
 cdef Image open_image(buffer, str path, prefix):
     cdef const uint8_t* p = <const uint8_t*> <uintptr_t> buffer.address
-    cdef int64_t length = buffer.size, metadata_size, records_size, num_keys
+    cdef int64_t length = buffer.size, metadata_size, records_size, num_keys, indexed_at, num_due
     cdef uint64_t num_slots
     cdef Sections sections
     cdef Image image
@@ -96,39 +105,45 @@ cdef Image open_image(buffer, str path, prefix):
     num_keys = <int64_t> load_le64(p + 40)
     records_size = <int64_t> load_le64(p + 48)
     metadata_size = <int64_t> load_le64(p + 56)
+    indexed_at = load_le32(p + 76)
+    num_due = <int64_t> load_le64(p + 80)
     good = (
         num_slots <= <uint64_t> length // 8 and num_slots < <uint64_t> 1 << 32
         and 4 <= records_size <= length
         and 0 <= metadata_size <= MAX_METADATA
         and 0 <= num_keys <= <int64_t> num_slots
+        and 0 <= num_due <= (num_keys if indexed_at else 0)
     )
     if good:
-        sections = sections_of(metadata_size, num_slots, records_size)
+        sections = sections_of(metadata_size, num_slots, num_due, records_size)
     if not good or sections.length != length:
         raise CorruptFileError("the header's lengths do not make up the file", path, 32, remedy)
     with nogil:
         good = header_crc(p, sections.index_at) == load_le32(p + 12)
     if not good:
         raise CorruptFileError("the header does not match its checksum", path, 12, remedy)
-    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or load_le32(p + 76):
+    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or load_le64(p + 88):
         raise UnsupportedVersionError(
             "an image with an order, column families or flags that this release does not know", path, 64, remedy
         )
+    if indexed_at % 8 or indexed_at > MAX_INDEXED_AT:
+        raise UnsupportedVersionError("an index that this release does not know", path, 76, remedy)
 
     image = Image.__new__(Image)
-    image.set_plan(prefix)
+    image.set_indexes(prefix, None)
     image.buffer = buffer
     image.path = path
     image.metadata = p[HEADER:HEADER + metadata_size]
     image.num_keys = num_keys
     image.records_size = records_size
-    image.index_size = sections.records_at - sections.index_at
+    image.index_size = sections.due_at - sections.index_at
+    image.due_size = sections.records_at - sections.due_at
     if not area_zeroed(&image.checked_area, sections.num_blocks):
         raise MemoryError
     image.view = ImageView(
         p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, load_le64(p + 24),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
-        p + sections.crcs_at, image.checked_area.data,
+        p + sections.crcs_at, image.checked_area.data, indexed_at, due_view(p + sections.due_at, num_due),
     )
     set_typical_size(&image.view, num_keys)
     return image

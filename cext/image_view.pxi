@@ -10,6 +10,12 @@ cdef enum:
     LINE = 64               # bytes of a cache line, or so: only the speed depends on it
     MOST_PREFETCHED = 512
 
+# due_index.pxi has the layout.
+cdef struct DueView:
+    const uint8_t* fences
+    const uint8_t* entries
+    int64_t count
+
 cdef struct ImageView:
     const uint8_t* records
     int64_t end                 # of the last record, where the end mark stands
@@ -23,9 +29,15 @@ cdef struct ImageView:
     int64_t size                # from there to the end of the file
     const uint8_t* crcs
     uint8_t* checked            # for each block whether it was verified; NULL: all is known to be whole
+    int64_t indexed_at          # where in a value the long is that records are indexed by, 0 = nowhere
+    DueView due
 
 # `checked` is a byte a block and not a bit, so that threads do not lose each other's marks; to verify a block twice does
 # no harm.
+
+
+cdef inline int64_t whole_blocks(int64_t size) noexcept nogil:
+    return (size + BLOCK - 1) & ~<int64_t> (BLOCK - 1)
 
 
 cdef inline bint touch(const ImageView* view, const uint8_t* p, int64_t size, Fault* fault) noexcept nogil:

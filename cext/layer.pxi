@@ -8,7 +8,9 @@ cdef class Layer:
     cdef object base_map
     cdef uint32_t base_layer
     cdef int64_t more_keys
+    cdef list due_cursors       # and how far it has gone through the indexes
     cdef int64_t size
+    cdef DueIndex due_index
 
     def __init__(self):
         raise TypeError("use LayerBuilder or Transaction.seal")
@@ -19,6 +21,28 @@ cdef class Layer:
     @property
     def nbytes(self):
         return self.area.capacity
+
+    cdef DueIndex indexed(self, int64_t indexed_at):
+        """The index by the longs at that place, made when it is first asked for, as Image.prefixes."""
+        cdef DueIndex index = self.due_index
+        cdef DueSort sort
+        cdef Fault fault = Fault(NONE, 0)
+        if index is not None and index.indexed_at == indexed_at:
+            return index
+        index = DueIndex()
+        index.indexed_at = indexed_at
+        memset(&sort, 0, sizeof(sort))
+        with nogil:
+            while due_step(
+                &sort, self.area.data, self.size - 4, self.row_checksums, indexed_at, &index.area, &fault
+            ):
+                pass
+            due_free(&sort)
+        if fault.kind != NONE:
+            raise failure(&fault, None)
+        index.view = due_view(index.area.data, sort.count)
+        self.due_index = index
+        return index
 
     @property
     def records(self):

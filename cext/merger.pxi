@@ -29,7 +29,7 @@ cdef class Merger:
     Args:
         base: the image below the layers.
         layers: those of VersionedMap.path, oldest first.
-        prefix: the plan of the new image's prefix scans.
+        prefix, indexed_offset: those of the new image.
     """
 
     cdef Image base, image
@@ -43,15 +43,16 @@ cdef class Merger:
     cdef Area window            # that `read` gives
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
-    cdef bint decided, finished
+    cdef DueSort sort
+    cdef bint decided, indexing, finished
 
-    def __init__(self, Image base not None, layers, *, prefix=None):
+    def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
         cdef Layer layer
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
         self.image = Image.__new__(Image)
-        self.image.set_plan(prefix)
+        self.image.set_indexes(prefix, indexed_offset)
         self.image.metadata = b""
         self.image.view.row_checksums = self.table.row_checksums = base.view.row_checksums
         self.image.view.seed = int.from_bytes(os.urandom(8), "little")
@@ -72,6 +73,7 @@ cdef class Merger:
         area_free(&self.layer_records)
         area_free(&self.dead)
         area_free(&self.window)
+        due_free(&self.sort)
 
     def read(self):
         """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
@@ -111,12 +113,14 @@ cdef class Merger:
         if self.prepare():
             return True
         with nogil:
-            if self.image.records_area.data != NULL or area_need(&self.image.records_area, self.size + 4):
+            if self.indexing:
+                self.finished = not index_image(self.image, &self.sort, &fault)
+            elif self.image.records_area.data != NULL or area_need(&self.image.records_area, self.size + 4):
                 size = min(self.size + 4 - self.built, MERGE_BYTES)
                 size = self.fill(&self.building, self.image.records_area.data + self.built, size, &fault)
                 self.built += size
                 if size == 0 and fault.kind == NONE:
-                    self.finished = self.is_whole(count, &fault) and finish_image(
+                    self.indexing = self.is_whole(count, &fault) and finish_image(
                         self.image, self.size, count, &fault
                     )
             else:

@@ -45,6 +45,7 @@ cdef class VersionedMap:
     cdef PyThread_type_lock lock    # around all reading and changing of the four above
     cdef list layers, parents       # of layer i + 1
     cdef list key_counts            # of layer i; -1 = not there yet
+    cdef list due_cursors           # of layer i: those of its transaction, or None
     cdef int64_t layer_bytes
     cdef readonly Image image
     cdef object __weakref__
@@ -54,6 +55,7 @@ cdef class VersionedMap:
         self.layers = []
         self.parents = []
         self.key_counts = [image.num_keys]
+        self.due_cursors = [None]
         self.overlay.row_checksums = image.view.row_checksums
         self.lock = PyThread_allocate_lock()
         if self.lock == NULL:
@@ -75,8 +77,13 @@ cdef class VersionedMap:
     @property
     def nbytes(self):
         """Bytes of the layers and of the table over them, without the image."""
+        cdef int64_t indexes = 0
+        cdef Layer layer
+        for layer in self.layers:
+            if layer.due_index is not None:
+                indexes += layer.due_index.area.capacity
         return (
-            self.layer_bytes + table_bytes(&self.overlay) + self.layer_records.capacity
+            self.layer_bytes + indexes + table_bytes(&self.overlay) + self.layer_records.capacity
             + prefixes_bytes(&self.prefixes)
         )
 
@@ -102,6 +109,12 @@ cdef class VersionedMap:
         """A Transaction on top of a layer."""
         self.check(layer)
         return Transaction(self, layer)
+
+    cdef list cursors_at(self, int64_t layer):
+        """How far the indexes of the image and of the first layers below this one have been gone through."""
+        while layer and self.due_cursors[layer] is None:
+            layer = self.parents[layer - 1]
+        return [(<DueCursor> cursor).copy() for cursor in self.due_cursors[layer] or ()]
 
     cdef bint mark_visible(self, Area* visible, int64_t layer) except False:
         """A byte for each layer up to this one, 1 where this one is built on it or is it."""
@@ -135,6 +148,7 @@ cdef class VersionedMap:
         self.layers.append(layer)
         self.parents.append(parent)
         self.key_counts.append(-1)
+        self.due_cursors.append(None)
         self.layer_bytes += layer.nbytes
         # What a transaction has counted needs no lookups in the image, where it was on this very state.
         counted = layer.base_layer == parent and layer.base_map is not None and layer.base_map() is self
@@ -147,6 +161,8 @@ cdef class VersionedMap:
             area_free(&visible)
         if fault.kind != NONE:
             raise failure(&fault, self.image.path)
+        if counted:
+            self.due_cursors[number] = layer.due_cursors
         self.key_counts[number] = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
         return number
 

@@ -10,6 +10,7 @@ cdef class Transaction:
     cdef VersionedMap map_
     cdef Reader reader
     cdef Layer sealed
+    cdef list cursors                   # of the image and of each layer below, None = no index was gone through
     cdef bint busy
     cdef int64_t layer
     cdef readonly int64_t num_keys, num_puts, num_removes
@@ -262,6 +263,30 @@ cdef class Transaction:
         """
         return prefix_scan(self, prefix)
 
+    def due(self, int64_t end, int64_t max_rows):
+        """Every key, and its value, whose indexed long is less than `end`, as they are now.
+
+        It costs what it returns, and that what later updates have made dead in the indexes is gone through once.
+
+        Args:
+            max_rows: of a batch.
+
+        Returns:
+            An iterator of pairs of aligned pyarrow binary arrays, in no order. Later updates do not show.
+
+        Raises:
+            ValueError: the image was made without an indexed offset, or max_rows is less than 1.
+        """
+        return Due(self, end, max_rows)
+
+    def next_due(self):
+        """The least indexed long of all keys as they are now; None where there is none.
+
+        Raises:
+            ValueError: the image was made without an indexed offset.
+        """
+        return next_due(self)
+
     def seal(self):
         """The updates as a layer. Afterwards the transaction can only be read."""
         cdef Layer layer
@@ -274,6 +299,7 @@ cdef class Transaction:
             layer.base_map = weakref.ref(self.map_)
             layer.base_layer = <uint32_t> self.layer
             layer.more_keys = self.num_keys - self.map_.key_counts[self.layer]
+            layer.due_cursors, self.cursors = self.cursors, None
             self.sealed = layer
         finally:
             self.busy = False

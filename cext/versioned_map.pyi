@@ -21,13 +21,16 @@ class Image:
     @property
     def row_checksums(self) -> bool: ...
     @property
+    def indexed_offset(self) -> int | None:
+        """Of the long in a value that `due` goes by; None where there is no index of it."""
+    @property
     def nbytes(self) -> int:
         """Bytes of the records and the index, in memory or mapped."""
     @property
     def records(self) -> pa.Buffer:
         """The uncompressed snapshot, end mark included. Of a file it is not verified: see `verify` and `readinto`."""
     @staticmethod
-    def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None) -> Image: ...
+    def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image: ...
     @staticmethod
     def open(buffer: pa.Buffer, path: str, *, prefix: PrefixPlan | None = None) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
@@ -49,7 +52,15 @@ class Image:
 class ImageBuilder:
     """Makes an image of the records of a snapshot; of a key that comes twice the last record holds."""
 
-    def __init__(self, *, row_checksums: bool, prefix: PrefixPlan | None = None, expected_bytes: int = 0) -> None: ...
+    def __init__(
+        self,
+        *,
+        row_checksums: bool,
+        prefix: PrefixPlan | None = None,
+        indexed_offset: int | None = None,
+        expected_bytes: int = 0,
+    ) -> None:
+        """`indexed_offset` is that of a column in a row of up to 64; ValueError."""
     def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
         """Copies records, none a tombstone: bytes, and spans as RecordParser and Window have them; else ValueError."""
     def finish(self) -> Image: ...
@@ -58,7 +69,14 @@ class ImageBuilder:
 class Merger:
     """Merges what the last of some layers holds, window by window, while others go on."""
 
-    def __init__(self, base: Image, layers: Sequence[Layer], *, prefix: PrefixPlan | None = None) -> None:
+    def __init__(
+        self,
+        base: Image,
+        layers: Sequence[Layer],
+        *,
+        prefix: PrefixPlan | None = None,
+        indexed_offset: int | None = None,
+    ) -> None:
         """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format."""
     def read(self) -> pa.Buffer | None:
         """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
@@ -143,5 +161,16 @@ class Transaction:
 
         The first one on an image goes once over all its keys. Keys that are no rows of so many columns are not found.
         """
+    def due(self, end: int, max_rows: int) -> Iterator[tuple[_Binary, _Binary]]:
+        """Every key and value whose indexed long is less than `end`, as they are now, in no order.
+
+        Later updates do not show. It costs what it returns, and that what later updates have made dead in the indexes
+        is gone through once: versions built on this transaction do not do so again.
+
+        Raises:
+            ValueError: the image was made without an indexed offset, or max_rows is less than 1.
+        """
+    def next_due(self) -> int | None:
+        """The least indexed long of all keys as they are now, None where there is none; ValueError as of `due`."""
     def seal(self) -> Layer:
         """The updates as a layer to be added; afterwards the transaction can only be read."""

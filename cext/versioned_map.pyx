@@ -6,7 +6,9 @@ tables only say where:
     Image           records area: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position (hash >> 32) * slots >> 32
+                    index by a long in the values, where one was asked for (due_index.pxi)
     Layer           the uncompressed delta file, end mark included
+                    the same index, made when it is first asked for
     Merger          a Table over the records of layers, and which records of an image those make dead (merger.pxi)
     Table           slots: uint64, hash bits 32..63 << 32 | newest node of the key + 1, 0 = free; at most 0.75 full; linear
                     probing from the position that the highest of those bits name, so that it grows in order
@@ -22,7 +24,7 @@ which asks for the memory that the next one reads.
 The image file, all numbers little-endian:
 
     0    8   "hdfs.img"
-    8    4   format version, 1
+    8    4   format version, 2; version 1 had no index by a long, and a header of 80 bytes
     12   4   CRC-32C of all bytes up to the index, these 4 as zeros
     16   8   length of the file
     24   8   hash seed
@@ -33,10 +35,13 @@ The image file, all numbers little-endian:
     64   4   flags: 1 = records carry row checksums
     68   4   order of the records, 0 = none
     72   4   number of column families, 0 = none
-    76   4   zero
-    80       metadata, in any form | zeros up to a multiple of 4
+    76   4   where in a value the long is that the records are indexed by, 0 = there is no such index
+    80   8   number of records in that index
+    88   8   zero
+    96       metadata, in any form | zeros up to a multiple of 4
              CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
              index | zeros up to a multiple of 4,096
+             index by a long | zeros up to a multiple of 4,096
              records area
 
 A block is verified when it is first touched, so that opening costs the same whatever the size.
@@ -50,7 +55,7 @@ from cpython.pythread cimport (
     PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock, PyThread_type_lock,
     WAIT_LOCK,
 )
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 import pyarrow as pa
@@ -144,6 +149,7 @@ include "area_owner.pxi"
 include "image_view.pxi"
 include "table.pxi"
 include "prefix.pxi"
+include "due_index.pxi"
 include "lookup.pxi"
 include "image.pxi"
 include "image_file.pxi"
@@ -153,3 +159,4 @@ include "overlay.pxi"
 include "merger.pxi"
 include "transaction.pxi"
 include "scan.pxi"
+include "due.pxi"

@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from hdfsstore.spark.spec import OPERATOR_ID, QuerySpec
+from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.provider import StateStoreProvider
 from hdfsstore.state.store_id import StateStoreId
@@ -56,4 +56,5 @@ def _alike(a: QuerySpec, b: QuerySpec) -> bool:
 
 def _open(query: QuerySpec, partition_id: int) -> StateStoreProvider:
     store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
-    return open_provider(store_id, conf=query.store_conf)
+    indexed_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
+    return open_provider(store_id, conf=query.store_conf, indexed_offset=indexed_offset)

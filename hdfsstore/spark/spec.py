@@ -20,6 +20,8 @@ NO_WATERMARK = -1
 # The names of the value row's fields, in state format version 2 (FlatMapGroupsWithStateExecHelper.scala).
 GROUP_STATE = "groupState"
 TIMEOUT_TIMESTAMP = "timeoutTimestamp"
+# Where it stands in the row: behind the null bits and the first column.
+TIMEOUT_OFFSET = 16
 # Where timeoutTimestamp, the second field, lies in a value row: after the null bits and the slot of the first field.
 TIMEOUT_OFFSET = 16
 

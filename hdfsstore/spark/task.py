@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import cast
 
 import pyarrow as pa
 from pyspark import Accumulator, cloudpickle
@@ -17,7 +16,7 @@ from pyspark import Accumulator, cloudpickle
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.metrics import since
-from hdfsstore.spark.partition_state import PartitionState, TimeoutStore
+from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 
@@ -49,7 +48,7 @@ class StatefulTask:
         store = provider.get_store(self._batch.batch_id, base_id)
         loaded = time.perf_counter()
         with store:
-            state = PartitionState(self._query, self._batch, partition_id, cast("TimeoutStore", store), calls.no_rows)
+            state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
             engine: Engine = cloudpickle.loads(self._engine)
             yield from engine.data(iter(calls), state)
             yield from engine.expired(state)

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from hdfsstore._cext.versioned_map import Image, PrefixPlan
+from hdfsstore._cext.versioned_map import Image
 from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
+from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.local_eviction import IMAGE
 from hdfsstore.state.local_folder import create_file, open_file, remove_file, write_all
 
@@ -60,28 +61,29 @@ class ImageFile:
         folder_path: for messages.
         store: the id of the store.
         version_id: version and unique id.
-        prefix: what the image's prefix scans go by.
+        indexes: of the image.
     """
 
-    def __init__(
-        self, folder_path: str, store: Mapping[str, Any], version_id: VersionId, prefix: PrefixPlan | None
-    ) -> None:
+    def __init__(self, folder_path: str, store: Mapping[str, Any], version_id: VersionId, indexes: Indexes) -> None:
         self.name = image_name(version_id)
         self.path = f"{folder_path}/{self.name}"
         self._owner = {"store": dict(store), "version": version_id[0], "id": version_id[1]}
-        self._prefix = prefix
+        self._indexes = indexes
 
     def open(self, folder: int) -> tuple[Image, dict[str, Any]] | None:
         """The mapped image and its writer's metadata; None where there is none.
 
-        What is there but damaged, of an unknown format or not this image is unlinked, with a warning. Its blocks are
-        verified as they are touched.
+        What is there but damaged, of an unknown format or not this image is unlinked, with a warning; without one, what
+        lacks an index. Its blocks are verified as they are touched.
 
         Raises:
             OSError: it cannot be opened or mapped, which says nothing of what it holds.
         """
         try:
-            return self._opened(folder)
+            found = self._opened(folder)
+            if self._indexes["indexed_offset"] in (None, found[0].indexed_offset):
+                return found
+            log.info("%s: it has no index of the longs at %s", self.path, self._indexes["indexed_offset"])
         except FileNotFoundError:
             return None
         except (CorruptFileError, UnsupportedVersionError) as error:
@@ -132,7 +134,7 @@ class ImageFile:
             # From Python 3.13 on the mapping needs no file descriptor of its own.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
             mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
-            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._prefix)
+            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._indexes["prefix"])
             metadata = self._metadata(image)
             os.utime(file)
         finally:

@@ -25,8 +25,9 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, ClassVar
 
-from hdfsstore._cext.versioned_map import Image, PrefixPlan
+from hdfsstore._cext.versioned_map import Image
 from hdfsstore.errors import StateStoreClosedError
+from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.local_eviction import IN_USE, STORE_JSON, clean, evict, remove_leftovers
 from hdfsstore.state.local_folder import (
     create_file,
@@ -65,13 +66,13 @@ class ImageCache:
         self._local_dir = local_dir
         self.max_bytes = max_bytes
 
-    def store(self, store_id: StateStoreId, prefix: PrefixPlan | None = None) -> StoreImages:
+    def store(self, store_id: StateStoreId, indexes: Indexes | None = None) -> StoreImages:
         """The images of one store. Close it: until then they count as used.
 
         Args:
-            prefix: what the images' prefix scans go by.
+            indexes: of the images; one that was written without them is as good as none.
         """
-        return StoreImages(self, store_id, prefix)
+        return StoreImages(self, store_id, indexes or no_indexes())
 
     def clean(self, unused_seconds: float = _UNUSED_SECONDS) -> None:
         """Deletes the images of stores that nobody used for so long, leftovers, and what is above the budget.
@@ -109,10 +110,10 @@ class ImageCache:
 class StoreImages:
     """The images of one store, by version and unique id. Threads and forked children may share it."""
 
-    def __init__(self, cache: ImageCache, store_id: StateStoreId, prefix: PrefixPlan | None) -> None:
+    def __init__(self, cache: ImageCache, store_id: StateStoreId, indexes: Indexes) -> None:
         self._cache = cache
         self._id: dict[str, Any] = dataclasses.asdict(store_id)
-        self._prefix = prefix
+        self._indexes = indexes
         self._name = hashlib.sha256(json.dumps(self._id, sort_keys=True).encode()).hexdigest()[:32]
         self._path = self._name
         self._in_use: FileLock | None = None
@@ -211,7 +212,7 @@ class StoreImages:
         self.close()
 
     def _file(self, version_id: VersionId) -> ImageFile:
-        return ImageFile(self._path, self._id, version_id, self._prefix)
+        return ImageFile(self._path, self._id, version_id, self._indexes)
 
     def _built(self, root: int, folder: int, file: ImageFile, image: Image, metadata: dict[str, Any]) -> Image | None:
         remove_leftovers(folder, file.name, names_in(folder))

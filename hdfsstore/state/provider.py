@@ -61,6 +61,24 @@ class ReadStateStore(Protocol):
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Every key, and its value, whose first num_cols_prefix_key columns are the row `prefix`."""
 
+    def due(
+        self, end: int, max_rows: int = 10_000
+    ) -> Iterator[tuple[pa.BinaryArray | pa.LargeBinaryArray, pa.BinaryArray | pa.LargeBinaryArray]]:
+        """Every key, and its value, whose long at indexed_offset is less than `end`, as they are now.
+
+        In no order; later updates do not show. A long that is -1 or null is never due. It costs what it returns, not
+        what the store holds.
+
+        Args:
+            max_rows: of a batch.
+
+        Raises:
+            ValueError: the provider was opened without an indexed_offset, or max_rows is less than 1.
+        """
+
+    def next_due(self) -> int | None:
+        """The least long at indexed_offset that any key has now, -1 and nulls aside; None: there is none."""
+
     def scan(self) -> Iterator[pa.RecordBatch]:
         """What `iterator` gives, as record batches with the struct columns `key` and `value`."""
 

@@ -68,6 +68,10 @@ class Updates(Protocol):
 
     def prefix_scan(self, prefix: bytes) -> tuple[BinaryRows, BinaryRows]: ...
 
+    def due(self, end: int, max_rows: int, /) -> Iterator[tuple[BinaryRows, BinaryRows]]: ...
+
+    def next_due(self) -> int | None: ...
+
 
 O = TypeVar("O", bound=Owner)  # noqa: E741
 U = TypeVar("U", bound=Updates)
@@ -111,6 +115,12 @@ class BaseReadStore(ABC, Generic[O, U]):
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return _pairs(iter([self._run(lambda transaction: transaction.prefix_scan(prefix))]))
+
+    def due(self, end: int, max_rows: int = 10_000) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        return self._run(lambda transaction: transaction.due(end, max_rows))
+
+    def next_due(self) -> int | None:
+        return self._run(lambda transaction: transaction.next_due())
 
     def scan(self) -> Iterator[pa.RecordBatch]:
         keys, values = self._owner.keys, self._owner.values

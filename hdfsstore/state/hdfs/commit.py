@@ -6,12 +6,13 @@ from collections import Counter
 
 import pyarrow as pa
 
-from hdfsstore._cext.versioned_map import Layer, Merger, PrefixPlan
+from hdfsstore._cext.versioned_map import Layer, Merger
 from hdfsstore.state.commit import Committer
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.snapshots import merged
 from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.reader import VersionReader
 
 
@@ -19,7 +20,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
     """Writes versions of one store. Threads may share it.
 
     Args:
-        prefix: what prefix scans go by.
+        indexes: of the images.
     """
 
     def __init__(
@@ -27,12 +28,12 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         files: VersionReader,
         checkpoint_format_version: int,
         versions: Versions,
-        prefix: PrefixPlan | None,
+        indexes: Indexes,
         counts: Counter[str],
     ) -> None:
         super().__init__(files, checkpoint_format_version, versions, counts)
         self._versions = versions
-        self._prefix = prefix
+        self._indexes = indexes
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
@@ -49,7 +50,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     def _whole(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> None:
         layers = [layer for _, layer in base.deltas()]
-        merger = Merger(base.tree.image, [*layers, updates], prefix=self._prefix)
+        merger = Merger(base.tree.image, [*layers, updates], **self._indexes)
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")

@@ -24,9 +24,9 @@ from hdfsstore.state.hdfs.reading import StoreReader
 from hdfsstore.state.hdfs.snapshots import Snapshots
 from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.indexes import indexes_of
 from hdfsstore.state.local_images import ImageCache
 from hdfsstore.state.retention import Retention
-from hdfsstore.state.rows import prefix_plan
 from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.upkeep import Upkeep
 
@@ -50,6 +50,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         key_type: StructType | None = None,
         value_type: StructType | None = None,
         num_cols_prefix_key: int = 0,
+        indexed_offset: int | None = None,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
         self.row_checksums = conf.row_checksum_enabled
@@ -58,20 +59,20 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         declared = conf.max_record_bytes + (CHECKSUM_BYTES if conf.row_checksum_enabled else 0)
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
         folder = f"{root}/{store_id.relative_folder}"
-        prefix = None if key_type is None or not num_cols_prefix_key else prefix_plan(key_type, num_cols_prefix_key)
-        reader = StoreReader(fs, folder, file_format, prefix)
+        indexes = indexes_of(key_type, value_type, num_cols_prefix_key, indexed_offset)
+        reader = StoreReader(fs, folder, file_format, indexes)
         self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
         self.images = HeldImages(
-            self._cache.store(store_id, prefix), reader, partial(query_id_of, fs, root), self._counts
+            self._cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), self._counts
         )
-        committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, prefix, self._counts)
+        committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, indexes, self._counts)
         self._version_loader = VersionLoader(reader, self.versions, self.images, self._counts)
         keep = conf.min_versions_to_retain
         upkeep = Upkeep(
             self.versions,
             Snapshots(
                 reader,
-                prefix,
+                indexes,
                 conf,
                 self.versions,
                 self.images,

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder, PrefixPlan
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordFormat, Window, read_windows
 from hdfsstore.fs import open_input
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import Chain, StateFiles, VersionId
+from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.lineages import EMPTY
 from hdfsstore.state.reader import VersionReader
 from hdfsstore.state.version_files import VersionFiles, read_version
@@ -55,18 +56,16 @@ class StoreReader(VersionReader):
     """Reads deltas as layers and snapshots as images.
 
     Args:
-        prefix: what prefix scans go by.
+        indexes: of the images.
     """
 
-    def __init__(
-        self, fs: FileSystem, folder: str, file_format: RecordFormat, prefix: PrefixPlan | None = None
-    ) -> None:
+    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat, indexes: Indexes | None = None) -> None:
         super().__init__(fs, folder, file_format)
-        self._prefix = prefix
+        self._indexes = indexes or no_indexes()
 
     def empty(self) -> Image:
         """The image of version 0."""
-        return Image.empty(row_checksums=self.format.row_checksums, prefix=self._prefix)
+        return Image.empty(row_checksums=self.format.row_checksums, **self._indexes)
 
     def version(self, version_id: VersionId) -> Loaded:
         """A version, from the newest usable snapshot on.
@@ -127,7 +126,7 @@ class StoreReader(VersionReader):
         return loaded
 
     def _image(self, windows: Iterable[Window]) -> Image:
-        builder = ImageBuilder(row_checksums=self.format.row_checksums, prefix=self._prefix)
+        builder = ImageBuilder(row_checksums=self.format.row_checksums, **self._indexes)
         for window in windows:
             builder.append(window.data, window.keys, window.values)
         return builder.finish()

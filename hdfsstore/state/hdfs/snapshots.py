@@ -13,7 +13,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan
+from hdfsstore._cext.versioned_map import Image, Merger
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
@@ -21,6 +21,7 @@ from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
@@ -40,6 +41,7 @@ class Snapshots:
     """What one provider's maintenance does for loads to come. One thread at a time.
 
     Args:
+        indexes: of the images.
         load: a version that is not held.
         reload: the same version from the checkpoint's files, as its image is damaged.
     """
@@ -47,7 +49,7 @@ class Snapshots:
     def __init__(
         self,
         files: VersionReader,
-        prefix: PrefixPlan | None,
+        indexes: Indexes,
         conf: StateStoreConf,
         versions: Versions,
         images: HeldImages,
@@ -56,7 +58,7 @@ class Snapshots:
         metrics: MaintenanceMetrics,
     ) -> None:
         self._files = files
-        self._prefix = prefix
+        self._indexes = indexes
         self._conf = conf
         self._versions = versions
         self._images = images
@@ -119,7 +121,7 @@ class Snapshots:
     def _made(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
         begun = time.monotonic()
         layers = [layer for _, layer in version.deltas()]
-        merger = Merger(version.tree.image, layers, prefix=self._prefix) if layers else None
+        merger = Merger(version.tree.image, layers, **self._indexes) if layers else None
         records = _records(version.tree.image, step) if merger is None else merged(merger, step)
         uploaded = upload and self._uploaded(version, records)
         if install and merger is None:  # the image stays, and what was committed on it and is held no more goes

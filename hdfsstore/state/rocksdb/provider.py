@@ -49,8 +49,14 @@ class RocksDbStateStoreProvider(
         key_type: StructType | None = None,
         value_type: StructType | None = None,
         num_cols_prefix_key: int = 0,
+        indexed_offset: int | None = None,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
+        if indexed_offset is not None:
+            raise UnsupportedProviderError(
+                "the RocksDB backend keeps no index of values: it has no indexed_offset",
+                remedy='Use the backend "hdfs", or leave indexed_offset out',
+            )
         rocksdict()
         if conf.row_checksum_enabled:
             raise UnsupportedProviderError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.rocksdb.encoding import RowEncoding, binary_array, row_of, stored, value
@@ -93,6 +94,12 @@ class RocksDbTransaction:
         found = list(_latest(self.base.snapshot.items(begin), updates))
         return self._arrays(found)
 
+    def due(self, *_range: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        raise _no_index()
+
+    def next_due(self) -> int | None:
+        raise _no_index()
+
     def _get(self, key: bytes) -> bytes | None:
         found = self.updates[key] if key in self.updates else self.base.snapshot.get(key)
         return None if found is None else row_of(found)
@@ -129,6 +136,10 @@ class RocksDbTransaction:
     def _arrays(self, items: list[tuple[bytes, bytes]]) -> tuple[BinaryRows, BinaryRows]:
         keys = self._encoding.rows([key for key, _ in items])
         return binary_array(keys), binary_array([row_of(found) for _, found in items])
+
+
+def _no_index() -> UnsupportedProviderError:
+    return UnsupportedProviderError("the RocksDB backend keeps no index of values", remedy='Use the backend "hdfs"')
 
 
 def _latest(items: Iterator[tuple[bytes, bytes]], updates: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:

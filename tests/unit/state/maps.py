@@ -15,6 +15,7 @@ from hdfsstore.codecs.row_plan import plan
 from hdfsstore.codecs.types import StructType
 
 BLOCK = 4096
+HEADER = 96
 
 # What is put, or None where the key is removed.
 Update = tuple[bytes, bytes | None]
@@ -35,8 +36,14 @@ def records_of(updates: Iterable[Update], *, row_checksums: bool) -> tuple[memor
     return data, keys, values
 
 
-def image_of(state: Mapping[bytes, bytes], *, row_checksums: bool = False, prefix: PrefixPlan | None = None) -> Image:
-    builder = ImageBuilder(row_checksums=row_checksums, prefix=prefix)
+def image_of(
+    state: Mapping[bytes, bytes],
+    *,
+    row_checksums: bool = False,
+    prefix: PrefixPlan | None = None,
+    indexed_offset: int | None = None,
+) -> Image:
+    builder = ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset)
     builder.append(*records_of(state.items(), row_checksums=row_checksums))
     return builder.finish()
 
@@ -84,11 +91,12 @@ def prefix_plan(key: StructType, columns: int) -> PrefixPlan:
 def with_right_checksums(file: bytes | bytearray) -> bytes:
     """The same file with checksums to match, as somebody would make it who means harm, if they have a place in it."""
     out = bytearray(file)
-    if len(file) < 80:
+    if len(file) < HEADER:
         return bytes(file)
-    metadata_size, slots, records = (struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 48))
-    blocks = -(-(-(-8 * slots // BLOCK) * BLOCK + records) // BLOCK)
-    crcs_at = 80 + (metadata_size + 3) // 4 * 4
+    metadata_size, slots, due, records = (struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 80, 48))
+    indexes = sum(-(-size // BLOCK) for size in (8 * slots, 8 * -(-due // 64) + 5 * due))
+    blocks = indexes - (-records // BLOCK)
+    crcs_at = HEADER + (metadata_size + 3) // 4 * 4
     index_at = -(-(crcs_at + 4 * blocks) // BLOCK) * BLOCK
     if index_at > len(file):
         return bytes(file)

@@ -134,7 +134,7 @@ def everything_quietly(file: bytes) -> None:
 
 def test_a_header_that_means_harm_does_none() -> None:
     whole = file_of(STATE)
-    for at in range(8, 80, 4):
+    for at in range(8, 96, 4):
         for number in NUMBERS:
             file = bytearray(whole)
             struct.pack_into("<I", file, at, number)
@@ -158,9 +158,9 @@ def test_an_index_without_a_free_slot_ends_a_search() -> None:
 
 def test_versions_that_are_not_known_are_refused() -> None:
     whole = file_of(STATE)
-    for at in (8, 64, 68, 72, 76):
+    for at in (8, 64, 68, 72, 76, 88):
         file = bytearray(whole)
-        struct.pack_into("<I", file, at, 2)
+        struct.pack_into("<I", file, at, 3)
         with pytest.raises(UnsupportedVersionError) as caught:
             Image.open(pa.py_buffer(with_right_checksums(file)), PATH)
         assert caught.value.path == PATH

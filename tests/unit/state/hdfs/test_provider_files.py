@@ -19,6 +19,7 @@ from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.loading import VersionLoader
 from hdfsstore.state.hdfs.reading import StoreReader
 from hdfsstore.state.hdfs.versions import Versions
+from hdfsstore.state.indexes import no_indexes
 from hdfsstore.state.local_images import ImageCache
 from hdfsstore.state.store_id import StateStoreId
 from tests.unit.state.chains import write
@@ -201,7 +202,7 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
         reader = StoreReader(objects.filesystem, "state/0/0", RecordFormat())
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
         images = HeldImages(store_images, reader, lambda: None, counts)
-        committer = HdfsCommitter(reader, 2, versions, None, counts)
+        committer = HdfsCommitter(reader, 2, versions, no_indexes(), counts)
         return committer, VersionLoader(reader, versions, images, counts)
 
     committer, loader = process("one")
