@@ -1,0 +1,369 @@
+"""writeStream of stateful streams: sinks, batches that run again, settings, progress, and what is refused at start."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from hdfsstore import Checkpoint, StateStoreError, UnsupportedQueryError
+from hdfsstore.spark import groupBy
+from hdfsstore.spark import parquet_sink as parquet_sink_module
+from hdfsstore.spark.parquet_sink import ParquetSink
+from hdfsstore.spark.query import StatefulQuery
+from hdfsstore.spark.refusals import check_input, stateful_operators
+
+SCHEMA = "user string, n long, seconds long"
+
+
+class Events:
+    """A stream of files, one a batch."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = str(folder)
+
+    def add(self, *rows: tuple[str, int, int]) -> None:
+        self._spark.createDataFrame(list(rows), SCHEMA).coalesce(1).write.mode("append").json(self._folder)
+
+    def stream(self) -> DataFrame:
+        return self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(self._folder)
+
+    def timed(self) -> DataFrame:
+        return self.stream().withColumn("time", F.timestamp_seconds("seconds")).withWatermark("time", "0 seconds")
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> Events:
+    return Events(spark, tmp_path / "events")
+
+
+def total(rows: pa.Table, state: Any) -> pa.Table:
+    """The sum of n for each user."""
+    new = rows.group_by("user").aggregate([("n", "sum")])
+    sums = pc.add(new["n_sum"], pc.fill_null(state.get(new)["total"], 0))
+    state.put(new, pa.table({"total": sums}))
+    return pa.table({"user": new["user"], "total": sums})
+
+
+def totals(df: DataFrame, output_mode: str = "update", timeout_conf: str = "NoTimeout") -> Any:
+    return groupBy(df, "user").mapInArrowWithState(
+        total, "user string, total long", "total long", output_mode, timeout_conf
+    )
+
+
+def state_of(checkpoint: Path) -> dict[str, int]:
+    value = pa.schema([("groupState", pa.struct([("total", pa.int64())]))])
+    checkpoint_of_state = Checkpoint(checkpoint / "hdfsstore")
+    rows = checkpoint_of_state.read_state(key_schema=pa.schema([("user", pa.string())]), value_schema=value).to_pylist()
+    return {row["key"]["user"]: row["value"]["groupState"]["total"] for row in rows}
+
+
+def finished(query: StreamingQuery) -> StatefulQuery:
+    assert query.awaitTermination(120)
+    assert isinstance(query, StatefulQuery)
+    return query
+
+
+def run_again(checkpoint: Path, batch_id: int) -> None:
+    """Leaves a checkpoint as a driver does that is killed after its sink has returned and before that is noted."""
+    for log in ("commits", "hdfsstore/commits"):
+        for name in (f"{batch_id}", f".{batch_id}.crc"):
+            (checkpoint / log / name).unlink(missing_ok=True)
+
+
+def test_parquet_has_a_folder_a_batch_that_a_replay_replaces(
+    spark: SparkSession, events: Events, tmp_path: Path
+) -> None:
+    checkpoint, out = tmp_path / "cp", tmp_path / "out"
+
+    def run() -> None:
+        writer = totals(events.stream()).writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        finished(writer.option("compression", "gzip").trigger(availableNow=True).start(str(out)))
+
+    def found() -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, spark.read.parquet(str(out)).select("batch", "user", "total").collect()))
+
+    events.add(("ann", 1, 0), ("bob", 2, 0), ("ann", 3, 0))
+    run()
+    events.add(("ann", 5, 0))
+    run()
+    expected = [(0, "ann", 4), (0, "bob", 2), (1, "ann", 9)]
+    assert found() == expected
+    files = sorted(out.rglob("*.gz.parquet"))
+    run_again(checkpoint, 1)
+    (out / "_writing-1-of-the-killed-driver").mkdir()
+    run()
+    assert found() == expected
+    assert state_of(checkpoint) == {"ann": 9, "bob": 2}
+    now = sorted(out.rglob("*.gz.parquet"))
+    assert [path for path in files if "batch=0" in str(path)] == [path for path in now if "batch=0" in str(path)]
+    assert not set(files) & {path for path in now if "batch=1" in str(path)}
+    assert {path.name for path in out.iterdir()} == {"batch=0", "batch=1"}
+    assert (out / "batch=1" / "_SUCCESS").exists()
+
+
+def test_parquet_where_folders_cannot_be_renamed_is_marked_when_it_is_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_sink_module, "_RENAME_IN_ONE_STEP", ())
+    df = spark.createDataFrame([("ann", 1)], "user string, total long")
+    sink = ParquetSink(spark, str(tmp_path / "out"), {}, df.schema)
+    for _ in range(2):
+        sink(df, 7)
+        assert (tmp_path / "out/batch=7/_SUCCESS").exists()
+        assert spark.read.parquet(str(tmp_path / "out")).collect() == [("ann", 1, 7)]
+    with pytest.raises(Exception, match="must not be"):
+        sink(df.where(F.raise_error(F.lit("must not be")).isNull()), 7)
+    assert not (tmp_path / "out/batch=7/_SUCCESS").exists()
+
+
+def test_a_table_is_made_and_appended_to(spark: SparkSession, events: Events, tmp_path: Path) -> None:
+    def run() -> None:
+        writer = totals(events.stream()).writeStream.trigger(availableNow=True)
+        finished(writer.toTable("stateful_totals", checkpointLocation=str(tmp_path / "cp")))
+
+    try:
+        events.add(("ann", 1, 0))
+        run()
+        assert spark.table("stateful_totals").collect() == [("ann", 1)]
+        events.add(("ann", 2, 0))
+        run()
+        assert sorted(map(tuple, spark.table("stateful_totals").collect())) == [("ann", 1), ("ann", 3)]
+        other = groupBy(events.stream(), "user").mapInArrowWithState(total, "who long", "n long", "append", "NoTimeout")
+        with pytest.raises(ValueError, match="has the columns user, total, the output who"):
+            other.writeStream.toTable("stateful_totals", checkpointLocation=str(tmp_path / "other"))
+        with pytest.raises(ValueError, match=r"toTable appends to parquet tables; foreachBatch.*format 'csv'"):
+            totals(events.stream()).writeStream.toTable("t", format="csv", checkpointLocation=str(tmp_path / "other"))
+        spark.sql("CREATE VIEW stateful_view AS SELECT * FROM stateful_totals")
+        with pytest.raises(ValueError, match="stateful_view is a view"):
+            totals(events.stream()).writeStream.toTable("stateful_view", checkpointLocation=str(tmp_path / "other"))
+    finally:
+        spark.sql("DROP VIEW IF EXISTS stateful_view")
+        spark.sql("DROP TABLE IF EXISTS stateful_totals")
+
+
+def test_the_console_shows_a_batch_as_spark_does_and_noop_runs_it(
+    events: Events, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events.add(("ann", 1, 0), ("bob", 1, 0))
+    writer = totals(events.stream()).writeStream.option("checkpointLocation", str(tmp_path / "cp"))
+    query = finished(writer.format("console").option("numRows", 1).trigger(availableNow=True).start())
+    said = capsys.readouterr().out
+    assert "-" * 43 + "\nBatch: 0\n" + "-" * 43 + "\n+----+-----+\n|user|total|\n" in said
+    assert "only showing top 1 row" in said
+    # No partition ran twice, and each ran.
+    assert query.hdfsstore.lastProgress["stateOperators"][0]["numRowsUpdated"] == 2
+    events.add(("ann", 1, 0))
+    finished(writer.format("noop").start())
+    assert state_of(tmp_path / "cp") == {"ann": 2, "bob": 1}
+
+
+def test_progress_is_kept_and_logged_for_as_many_batches_as_sparks(
+    spark: SparkSession, events: Events, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(3):
+        events.add(("ann", n, 0), (f"user {n}", n, 0))
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 2)
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "cp"))
+    try:
+        with caplog.at_level(logging.INFO, "hdfsstore.spark"):
+            writer = totals(events.stream()).writeStream.queryName("clicks").trigger(availableNow=True)
+            query = finished(writer.format("noop").start())
+    finally:
+        spark.conf.unset("spark.sql.streaming.numRecentProgressUpdates")
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert isinstance(query, StreamingQuery)
+    recent = query.hdfsstore.recentProgress
+    assert [progress["batchId"] for progress in recent] == [1, 2]
+    assert query.hdfsstore.lastProgress == recent[-1]
+    assert (recent[0]["id"], recent[0]["runId"], recent[0]["name"]) == (query.id, query.runId, "clicks")
+    operator = recent[-1]["stateOperators"][0]
+    assert (operator["operatorName"], operator["numShufflePartitions"]) == ("mapInArrowWithState", 2)
+    assert (operator["numRowsTotal"], operator["numRowsUpdated"], operator["numRowsRemoved"]) == (4, 2, 0)
+    assert recent[-1]["timestamp"] == spark_timestamp(tmp_path / "cp/clicks/offsets/2")
+    assert len([line for line in caplog.messages if line.startswith("query clicks, batch ")]) == 3
+
+
+def spark_timestamp(offsets: Path) -> str:
+    ms = json.loads(offsets.read_text("utf-8").split("\n")[1])["batchTimestampMs"]
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def test_an_error_of_the_sink_ends_the_query_and_leaves_the_state(events: Events, tmp_path: Path) -> None:
+    def sink(df: DataFrame, batch_id: int) -> None:
+        df.collect()
+        if batch_id == 1 and failing:
+            raise RuntimeError("the database is away")
+
+    def start() -> StreamingQuery:
+        writer = totals(events.stream()).writeStream.outputMode("update").trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(tmp_path / "cp")).foreachBatch(sink).start()
+
+    failing = True
+    events.add(("ann", 1, 0))
+    events.add(("ann", 2, 0))
+    query = start()
+    with pytest.raises(StreamingQueryException, match="the database is away"):
+        query.awaitTermination(120)
+    assert "the database is away" in str(query.exception())
+    assert state_of(tmp_path / "cp") == {"ann": 1}
+    failing = False
+    finished(start())
+    assert state_of(tmp_path / "cp") == {"ann": 3}
+
+
+def test_sparks_deduplication_and_windows_may_come_before(events: Events, tmp_path: Path) -> None:
+    """Batches that run again too: Spark wants each of its own partitions to be committed then as well."""
+    seen: list[tuple[Any, ...]] = []
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        seen.extend((batch_id, *row) for row in sorted(map(tuple, df.collect())))
+
+    def run(df: DataFrame, name: str, output_mode: str) -> None:
+        writer = totals(df, output_mode).writeStream.option("checkpointLocation", str(tmp_path / name))
+        finished(writer.outputMode(output_mode).foreachBatch(sink).trigger(availableNow=True).start())
+
+    events.add(("ann", 1, 10), ("ann", 1, 10), ("bob", 2, 11))
+    events.add(("ann", 1, 10), ("ann", 4, 12), ("eve", 1, 30))
+    deduplicated = events.timed().dropDuplicates(["user", "time"])
+    run(deduplicated, "first", "update")
+    assert seen[:5] == [(0, "ann", 1), (0, "bob", 2), (1, "ann", 5), (1, "eve", 1)]
+    seen.clear()
+    for commit in (tmp_path / "first/commits").iterdir():  # killed between our entry and Spark's
+        if commit.name.lstrip(".").removesuffix(".crc") == "1":
+            commit.unlink()
+    events.add(("ann", 6, 40))
+    run(deduplicated, "first", "update")
+    assert [row for row in seen if row[0] == 1] == []
+    assert seen[0][1:] == ("ann", 11)
+    seen.clear()
+    windows = events.timed().groupBy(F.window("time", "10 seconds"), "user").agg(F.sum("n").alias("n"))
+    run(windows, "second", "append")
+    assert [row[1:] for row in seen if row[1] == "ann"] == [("ann", 7)]
+
+
+def test_stateful_operators_of_spark_are_seen_in_a_plan(spark: SparkSession, events: Events) -> None:
+    events.add(("ann", 1, 0))
+    df, timed = events.stream(), events.timed()
+    assert stateful_operators(df.where("n > 1").select("user")) == []
+    at_rest = spark.createDataFrame([("ann", 1)], "user string, m long").groupBy("user").count()
+    assert stateful_operators(df.join(at_rest, "user")) == []
+    assert stateful_operators(timed.dropDuplicatesWithinWatermark(["user"])) == ["DeduplicateWithinWatermark"]
+    assert stateful_operators(timed.groupBy(F.session_window("time", "1 second")).count()) == ["Aggregate"]
+    both = timed.alias("a").join(timed.alias("b"), F.expr("a.user = b.user"))
+    assert stateful_operators(both) == ["Join"]
+
+
+@pytest.mark.parametrize(
+    ("start", "error", "message"),
+    [
+        (lambda df, _: totals(df, "complete"), UnsupportedQueryError, "no complete mode"),
+        (lambda df, _: totals(df).writeStream.outputMode("complete"), UnsupportedQueryError, "no complete mode"),
+        (lambda df, _: totals(df).writeStream.outputMode("append"), ValueError, "not that of the function"),
+        (lambda df, _: totals(df).writeStream.outputMode("all"), ValueError, "'append' or 'update', not 'all'"),
+        (lambda df, _: totals(df).writeStream.trigger(continuous="1 second"), UnsupportedQueryError, "continuous"),
+        (lambda df, _: totals(df).writeStream.trigger(realTime="1 second"), UnsupportedQueryError, "realTime"),
+        (lambda df, _: totals(df).writeStream.trigger(), ValueError, "(?i)trigger"),
+        (lambda df, _: totals(df).writeStream.trigger(once=True, availableNow=True), ValueError, "(?i)trigger"),
+        (lambda df, _: totals(df).writeStream.queryName(""), ValueError, "queryName"),
+        (lambda df, _: totals(df).writeStream.foreachBatch("f"), TypeError, "a function of a DataFrame"),
+        (lambda df, _: totals(df).writeStream.format("noop").start(), ValueError, "the query has no checkpoint"),
+        (lambda df, cp: begin(df, cp, format="delta"), ValueError, "no format 'delta'.*console, noop, parquet"),
+        (lambda df, cp: begin(df, cp), ValueError, r"format\('parquet'\) needs a path"),
+        (lambda df, cp: begin(df, cp, format="noop", partitionBy="user"), TypeError, "partitionBy is not offered"),
+        (lambda df, cp: begin(df, cp, **{"hdfsstore.partitions": 1}), ValueError, "no setting hdfsstore.partitions"),
+        (lambda df, cp: begin(df, cp, **{"hdfsstore.numPartitions": 0}), ValueError, "hdfsstore.numPartitions: '0'"),
+        (lambda df, cp: begin(df, cp, asyncProgressTrackingEnabled=True), UnsupportedQueryError, "asyncProgress"),
+        (lambda df, cp: begin(df, cp, format="console", numRows="all"), ValueError, "numRows: 'all' is no number"),
+        (
+            lambda df, cp: begin(df.dropDuplicates().groupBy("user").agg(F.sum("n").alias("n")), cp),
+            UnsupportedQueryError,
+            r"\(Aggregate\) before ours.*append mode only",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(
+    events: Events,
+    tmp_path: Path,
+    start: Callable[[DataFrame, str], object],
+    error: type[Exception],
+    message: str,
+) -> None:
+    events.add(("ann", 1, 0))
+    with pytest.raises(error, match=message):
+        start(events.stream(), str(tmp_path / "cp"))
+    assert not (tmp_path / "cp").exists()
+
+
+def begin(df: DataFrame, checkpoint: str, **options: Any) -> StatefulQuery:
+    return totals(df).writeStream.option("checkpointLocation", checkpoint).start(**options)
+
+
+def test_a_join_of_streams_is_refused_where_its_rows_would_be_late(events: Events, tmp_path: Path) -> None:
+    events.add(("ann", 1, 0))
+    joined = events.timed().join(events.stream().select("user", F.col("n").alias("m")), "user")
+    writer = totals(joined, "append", "EventTimeTimeout").writeStream
+    with pytest.raises(UnsupportedQueryError, match="older than the watermark"):
+        writer.format("noop").start(checkpointLocation=str(tmp_path / "cp"))
+
+
+def test_only_streams_of_classic_sessions_on_known_releases_are_taken(
+    spark: SparkSession, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnsupportedQueryError, match="not a stream"):
+        groupBy(spark.range(3), "id")
+    with pytest.raises(TypeError, match="groupBy takes a DataFrame of PySpark, not list"):
+        check_input([])
+    remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(UnsupportedQueryError, match="Spark Connect"):
+        check_input(remote)
+    events.add(("ann", 1, 0))
+    for version, is_known in (("4.0.1", False), ("4.1.0", True), ("4.2.3", True), ("4.4.0", False), ("5.1.0", False)):
+        monkeypatch.setattr(SparkSession, "version", property(lambda _, version=version: version))
+        if is_known:
+            check_input(events.stream())
+        else:
+            with pytest.raises(UnsupportedQueryError, match=f"this is Spark {version}.*4.1 to 4.3"):
+                check_input(events.stream())
+
+
+def test_format_1_warns_and_does_not_go_with_speculation(
+    spark: SparkSession, events: Events, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events.add(("ann", 1, 0))
+    writer = totals(events.stream()).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "cp"))
+    writer.option("hdfsstore.checkpointFormatVersion", 1).trigger(availableNow=True)
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patched:
+        conf = {**spark.conf.getAll, "spark.speculation": "true"}
+        patched.setattr(type(spark.conf), "getAll", property(lambda _: conf))
+        with pytest.raises(UnsupportedQueryError, match=r"spark.speculation runs tasks twice"):
+            writer.start()
+    finished(writer.start())
+    assert [line for line in caplog.messages if "a losing attempt of a task may overwrite a file" in line]
+    store = tmp_path / "cp/hdfsstore/state/0"
+    assert {path.name for part in ("0", "1") for path in (store / part).glob("*.delta")} == {"1.delta"}
+
+
+def test_a_folder_of_sparks_own_sink_and_a_column_batch_are_refused(
+    spark: SparkSession, events: Events, tmp_path: Path
+) -> None:
+    events.add(("ann", 1, 0))
+    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
+    writer = totals(events.stream()).writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "cp"))
+    with pytest.raises(StateStoreError, match="Spark's own file sink has written there"):
+        writer.start(str(tmp_path / "out"))
+    with pytest.raises(ValueError, match="the output has a column 'batch'"):
+        ParquetSink(spark, str(tmp_path / "x"), {}, spark.createDataFrame([], "Batch long").schema)
