@@ -9,13 +9,14 @@
      "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}
 
 In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" before 4.0.0), absolute
-and with a scheme as the writer saw them. OperatorStateMetadata.scala in Spark.
+and with a scheme as the writer saw them. A driver of ours may add an object "hdfsstore"; Spark passes over it.
+OperatorStateMetadata.scala in Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow.fs import FileSystem
@@ -25,6 +26,7 @@ from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.codecs.spark_json import dump_json
 
 NEWEST_VERSION = 2
+_OWN = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,12 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetadata:
-    """One operator; `properties` are those of transformWithState, else empty."""
+    """One operator; `properties` are those of transformWithState, else empty; `own` is what a driver of ours added."""
 
     name: str
     stores: list[StoreMetadata]
     properties: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 def read_operator_metadata(
@@ -84,6 +87,8 @@ def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, opera
     }
     if version == 2:
         content["operatorPropertiesJson"] = dump_json(metadata.properties)
+    if metadata.own:
+        content[_OWN] = metadata.own
     return encode_versioned(version, dump_json(content))
 
 
@@ -99,6 +104,7 @@ def _read(fs: FileSystem, path: str, siblings: Collection[str] | None) -> Operat
         fields.child("operatorInfo").string("operatorName"),
         [_store(store) for store in fields.children("stateStoreInfo")],
         properties,
+        fields.plain(_OWN),
     )
 
 

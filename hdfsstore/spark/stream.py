@@ -16,7 +16,8 @@ from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.refusals import stateful_operators
 from hdfsstore.spark.reports import Reports
-from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf
+from hdfsstore.spark.schemas import StateDescription, settle_state
+from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
 from hdfsstore.spark.writer import Run, StatefulStreamWriter
 
 
@@ -53,19 +54,26 @@ class StatefulStream:
 
     def prepare(self, run: Run) -> tuple[DataFrame, Callable[[DataFrame, int], None]]:
         """The stream that Spark's writer is to read, and the function of its foreachBatch."""
-        num_partitions = run.conf.num_partitions if self.columns.key_names else 1
+        wanted = StateDescription(
+            self.method,
+            self.timeout_conf,
+            self.key_schema,
+            value_schema(self.state_schema, self.timeout_conf),
+            run.conf.num_partitions if self.columns.key_names else 1,
+        )
+        state, store_conf = settle_state(run.checkpoint.ours, wanted, run.conf.store)
         query = QuerySpec(
             run_id=str(uuid.uuid4()),
             state_root=run.checkpoint.state_root,
-            num_partitions=num_partitions,
+            num_partitions=state.num_partitions,
             columns=self.columns,
             key_schema=self.key_schema,
             state_schema=self.state_schema,
             timeout_conf=self.timeout_conf,
-            store_conf=run.conf.store,
+            store_conf=store_conf,
             max_bytes_per_call=run.conf.max_bytes_per_call,
         )
-        driver_log = DriverLog(run.checkpoint.ours, num_partitions, run.conf.store)
+        driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         engine: bytes = cloudpickle.dumps(self.engine)  # type: ignore[no-untyped-call]
         runner = BatchRunner(
