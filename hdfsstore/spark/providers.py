@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hdfsstore.spark.metrics import Metrics, since
 from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.provider import StateStoreProvider
@@ -21,6 +22,7 @@ class _Held:
     provider: StateStoreProvider
     query: QuerySpec
     used: float
+    reported: Metrics = field(default_factory=dict)
 
 
 class Providers:
@@ -44,6 +46,15 @@ class Providers:
             for other in [other for other, its in self._held.items() if now - its.used > IDLE_SECONDS]:
                 self._held.pop(other).provider.close()
             return held.provider
+
+    def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
+        """A store's metrics for a report; its provider's counters since the last one, to have the upkeep in between."""
+        with self._lock:
+            held = self._held.get((query.state_root, partition_id))
+            if held is None:  # another run has taken its place
+                return dict(metrics)
+            before, held.reported = held.reported, {name: metrics[name] for name in held.provider.metrics}
+        return since(before, metrics)
 
 
 providers = Providers()

@@ -15,7 +15,6 @@ from pyspark import Accumulator, cloudpickle
 
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Engine
-from hdfsstore.spark.metrics import since
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
@@ -43,7 +42,6 @@ class StatefulTask:
             return
         begun = time.perf_counter()
         provider = providers.get(self._query, partition_id)
-        before = provider.metrics
         base_id = self._batch.base_ids[partition_id]
         store = provider.get_store(self._batch.batch_id, base_id)
         loaded = time.perf_counter()
@@ -63,12 +61,12 @@ class StatefulTask:
             info.checkpoint_unique_id,
             next_timeout_ms,
             {
-                **since(before, store.metrics),
+                **providers.unreported(self._query, partition_id, store.metrics),
                 "numInputRows": calls.num_rows,
                 "numRowsDroppedByWatermark": calls.num_late,
                 "inputBytes": calls.nbytes,
                 "loadMs": 1e3 * (loaded - begun),
-                "updateMs": 1e3 * (updated - loaded),
+                "allUpdatesTimeMs": 1e3 * (updated - loaded),
             },
         )
         self._reports.add([report])

@@ -192,6 +192,8 @@ def test_progress_is_kept_and_logged_for_as_many_batches_as_sparks(
     operator = recent[-1]["stateOperators"][0]
     assert (operator["operatorName"], operator["numShufflePartitions"]) == ("mapInArrowWithState", 2)
     assert (operator["numRowsTotal"], operator["numRowsUpdated"], operator["numRowsRemoved"]) == (4, 2, 0)
+    custom = [progress["stateOperators"][0]["customMetrics"] for progress in recent]
+    assert [(each["numInputRows"], each["loadedMapCacheMissCount"] <= 2) for each in custom] == [(2, True)] * 2
     assert recent[-1]["timestamp"] == spark_timestamp(tmp_path / "cp/clicks/offsets/2")
     assert len([line for line in caplog.messages if line.startswith("query clicks, batch ")]) == 3
 
