@@ -26,6 +26,9 @@ from hdfsstore.state.rows import BatchCodec, RecordLimit
 from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.upkeep import Upkeep
 
+# Once so many times more deltas follow a snapshot than one is due after, a store makes it before it is opened.
+_OVERDUE = 4
+
 R = TypeVar("R", bound=ReadStateStore)
 S = TypeVar("S", bound=StateStore)
 U = TypeVar("U")
@@ -80,7 +83,12 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
     def get_store(self, version: int, checkpoint_unique_id: str | None = None) -> S:
         store = self._store(self._open(version, checkpoint_unique_id))
         self._held.confirmed = (version, checkpoint_unique_id)
-        maintenance.ensure(self, self.conf.maintenance_interval)
+        if self.conf.maintenance_interval > 0:
+            is_due = self._upkeep.is_due()
+            if is_due and self._is_overdue():
+                self.do_maintenance()
+                is_due = False
+            maintenance.ensure(self, self.conf.maintenance_interval, soon=is_due)
         return store
 
     def get_read_store(self, version: int, checkpoint_unique_id: str | None = None) -> R:
@@ -146,6 +154,12 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def _let_go(self) -> None:
         """Closes what is neither a version nor maintenance."""
+
+    def _is_overdue(self) -> bool:
+        """Whether the background should have made a snapshot long ago: processes ended, it seems, before theirs did."""
+        confirmed = self._held.find(self._held.confirmed) if self._held.confirmed else None
+        most = _OVERDUE * (self.conf.min_deltas_for_snapshot + 1)
+        return confirmed is not None and self._held.deltas_since_snapshot(confirmed) > most
 
     def _open(self, version: int, unique_id: str | None) -> V:
         if self._closed:

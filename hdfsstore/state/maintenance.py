@@ -69,17 +69,23 @@ class Maintenance:
         """Whether the process ends, so that a run under way should end soon."""
         return self._ending
 
-    def ensure(self, provider: Maintained, interval: float) -> None:
+    def ensure(self, provider: Maintained, interval: float, *, soon: bool = False) -> None:
         """Sees to it that the provider is maintained every `interval` seconds, first after one interval.
 
         Cheap where it is already so: providers call it whenever they open a store. An interval of 0 is never.
+
+        Args:
+            soon: there is work, which is not to wait for the end of the interval.
         """
         if interval <= 0:
             return
         with self._changed:
             entry = self._entries.get(id(provider))
             if entry is None or entry.provider() is not provider:
-                self._entries[id(provider)] = _Entry(provider, interval, time.monotonic() + interval)
+                entry = self._entries[id(provider)] = _Entry(provider, interval, time.monotonic() + interval)
+                self._changed.notify_all()
+            if soon and entry is not self._under_way:
+                entry.due = min(entry.due, time.monotonic())
                 self._changed.notify_all()
             if self._thread is None and not self._ending:
                 self._start()

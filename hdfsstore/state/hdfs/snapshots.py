@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.files import VersionId
+from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.indexes import Indexes
@@ -80,10 +80,40 @@ class Snapshots:
             The versions that have a snapshot now.
         """
         due = self._schedule.due(now, self._at_hand())
+        if self._made_elsewhere(due):
+            due = self._schedule.due(now, self._at_hand())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
         if not due and (grown := self._grown()) is not None:
-            self._work(grown, step, upload=False, install=True)
+            self._adopt(grown)
+            if (grown := self._grown()) is not None:
+                self._work(grown, step, upload=False, install=True)
         return uploaded
+
+    def is_due(self) -> bool:
+        """Whether a run would make something for the version that the driver named last. Costs microseconds."""
+        held = self._confirmed()
+        if held is None:
+            return False
+        return self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot or self._has_grown(held)
+
+    def _made_elsewhere(self, due: Sequence[HeldVersion]) -> bool:
+        """Looks whether another process that works on the store has made a snapshot since; returns whether one has."""
+        with_ids = [item for version in due for item in (*version.lineage, version.id) if item[1] is not None]
+        if not with_ids:
+            return False
+        there = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions).snapshots
+        before = sum(map(self._versions.deltas_since_snapshot, due))
+        for item in with_ids:
+            if item in there:
+                self._versions.note_snapshot(item)
+        return sum(map(self._versions.deltas_since_snapshot, due)) < before
+
+    def _adopt(self, version: HeldVersion) -> None:
+        """Goes over to the newest image that another process has made of what leads to the version, if there is one."""
+        layers = dict(version.deltas())
+        image = self._images.newest(list(reversed(layers)))
+        if image is not None:
+            self._versions.install(image.tree.image, image.id, layers[image.id])
 
     def _at_hand(self) -> list[HeldVersion]:
         """What is held; where memory retains too little, with the version that the driver named last, once each."""
@@ -102,13 +132,20 @@ class Snapshots:
             )
             return held
 
+    def _confirmed(self) -> HeldVersion | None:
+        """The version that the driver named last, if it is held."""
+        return next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
+
     def _grown(self) -> HeldVersion | None:
-        """The version that the driver named last, if too much was committed since its image."""
-        held = next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
-        if held is None or not (held.deltas() or held.tree.num_layers > 2 * MAX_ATTEMPTS):
-            return None
+        """That version, if too much was committed since its image."""
+        held = self._confirmed()
+        return held if held is not None and self._has_grown(held) else None
+
+    def _has_grown(self, held: HeldVersion) -> bool:
+        if held.layer == 0 and held.tree.num_layers <= 2 * MAX_ATTEMPTS:
+            return False
         image = max(held.tree.image.nbytes, _SMALL_IMAGE)
-        return held if held.tree.map.nbytes > self._conf.image_overlay_share * image else None
+        return held.tree.map.nbytes > self._conf.image_overlay_share * image
 
     def _work(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
         """Merges a version, and once more where its image is damaged. Returns whether it was uploaded."""
