@@ -36,8 +36,7 @@ class BatchRunner:
         sink: the user's function of foreachBatch, or that of a format.
         progress: is told of each batch that is committed.
         has_watermark: whether a column of the rows has one.
-        upstream_is_stateful: whether Spark's own operators keep state for the rows: those commit theirs in a batch that
-            is run again, or Spark refuses it.
+        upstream_is_stateful: whether Spark's own operators keep state for the rows.
     """
 
     def __init__(
@@ -71,7 +70,9 @@ class BatchRunner:
         start = self._log.begin(batch_id)
         if start.already_done:
             log.info("batch %d was committed before: its sink had finished, and nothing is run", batch_id)
-            if self._upstream_is_stateful:
+            if self._upstream_is_stateful or self._has_watermark:
+                # The rows alone, without the function: Spark's operators commit theirs, and the watermark is that of
+                # all rows so far.
                 rows.write.format("noop").mode("overwrite").save()
             return
         batch = BatchSpec(
