@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import DataType, StructType
 
 from hdfsstore.codecs import types as t
@@ -23,6 +24,9 @@ from hdfsstore.spark.spec import (
     EventTime,
 )
 from hdfsstore.spark.stream import StatefulStream
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Spark marks the columns of withWatermark, and windows of them, with it.
 _WATERMARK_KEY = "spark.watermarkDelayMs"
@@ -61,6 +65,34 @@ class StatefulGroups:
 
         state = struct_type(stateStructType, "stateStructType")
         return self._stream("mapInArrowWithState", engine, output, state, outputMode, timeoutConf)
+
+    def applyInPandasWithState(
+        self,
+        func: Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]],
+        outputStructType: StructType | str,
+        stateStructType: StructType | str,
+        outputMode: str,
+        timeoutConf: str,
+    ) -> StatefulStream:
+        """Calls func(key, frames, state) once a key: PySpark's method, for the same functions.
+
+        Args:
+            func: `key` is a tuple; `frames` iterates over pandas.DataFrames of at most
+                spark.sql.execution.arrow.maxRecordsPerBatch rows each; `state` is a GroupState. It gives an iterable of
+                frames with outputStructType's columns.
+            outputStructType, stateStructType: schemas of the output and the state, or DDL strings.
+            outputMode: "append" or "update", as the query's.
+            timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
+        """
+        # Only here: other methods work without pandas.
+        from hdfsstore.spark.pandas_engine import PandasEngine
+        from hdfsstore.spark.pandas_types import PandasConf
+
+        output = struct_type(outputStructType, "outputStructType")
+        state = struct_type(stateStructType, "stateStructType")
+        conf = PandasConf.of(self._df.sparkSession)
+        engine = PandasEngine(func, output, to_arrow_schema(spark_schema(output)), state, conf)
+        return self._stream("applyInPandasWithState", lambda _: engine, output, state, outputMode, timeoutConf)
 
     def _stream(
         self,

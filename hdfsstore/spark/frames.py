@@ -1,0 +1,105 @@
+"""One pandas frame for each group of rows, cut out of a large one at little cost.
+
+Making a frame costs pandas about 100 us, whatever it holds; cutting one out of the blocks of a large frame costs 6.
+A frame that is cut here is like one of its own: it is indexed from 0, and its rows, which are those of no other frame,
+lie in memory that may be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas import RangeIndex
+from pandas.core.internals import BlockManager
+
+from hdfsstore.spark.pandas_types import ToPandas
+
+# The releases of pandas whose blocks are known to work as _cut_blocks takes them to.
+KNOWN_BLOCKS = (2, 2) <= tuple(map(int, pd.__version__.split(".")[:2])) < (3, 0) and isinstance(
+    pd.DataFrame()._mgr, BlockManager
+)
+
+# Gives the rows from one to another as a frame.
+Cut = Callable[[int, int], pd.DataFrame]
+
+
+class Frames:
+    """The frames of groups of rows.
+
+    Args:
+        rows: of all groups, one group after the other.
+        starts: where each group begins, and at last where the last one ends; no group is empty.
+    """
+
+    def __init__(self, rows: pa.Table, starts: np.ndarray[Any, Any], to_pandas: ToPandas) -> None:
+        self._cuts: list[Cut] = []
+        lengths = np.diff(starts)
+        kinds = _kinds(rows, starts)
+        if kinds is None:
+            self._add(rows, to_pandas)
+            self._which = [0] * len(lengths)
+            self._starts, self._ends = starts[:-1].tolist(), starts[1:].tolist()
+            return
+        self._which = kinds.tolist()
+        first = np.empty(len(lengths), np.int64)
+        kind_of_row = np.repeat(kinds, lengths)
+        for kind in range(int(kinds.max()) + 1):
+            self._add(rows.take(np.flatnonzero(kind_of_row == kind)), to_pandas)
+            of_kind = kinds == kind
+            ends = np.cumsum(lengths[of_kind])
+            first[of_kind] = ends - lengths[of_kind]
+        self._starts, self._ends = first.tolist(), (first + lengths).tolist()
+
+    def __getitem__(self, group: int) -> pd.DataFrame:
+        """The frame of a group: to be asked for once."""
+        return self._cuts[self._which[group]](self._starts[group], self._ends[group])
+
+    def _add(self, rows: pa.Table, to_pandas: ToPandas) -> None:
+        frame = to_pandas.frame(rows)
+        self._cuts.append(_cut_blocks(frame) if KNOWN_BLOCKS else _cut_rows(frame))
+
+
+def _kinds(rows: pa.Table, starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """A number for each group such that the dtypes of all groups of a number are the same; None: of all.
+
+    A column of integers or booleans has another dtype in pandas where it holds a null, which Spark decides frame by
+    frame.
+    """
+    flags = []
+    for column in rows.columns:
+        if column.null_count and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+            has_null = np.logical_or.reduceat(column.is_null().to_numpy(), starts[:-1])
+            if not has_null.all():
+                flags.append(has_null)
+    if not flags:
+        return None
+    _, kinds = np.unique(np.packbits(np.array(flags), axis=0), axis=1, return_inverse=True)
+    return kinds.reshape(-1)
+
+
+def _cut_blocks(frame: pd.DataFrame) -> Cut:
+    manager = frame._mgr
+    labels = frame.columns
+    labels.is_unique, labels._engine  # noqa: B018 # found out once, for the views of it
+    blocks = manager.blocks
+    blknos, blklocs = manager.blknos, manager.blklocs
+    from_manager = pd.DataFrame._from_mgr
+    new_index = RangeIndex._simple_new
+
+    def cut(start: int, end: int) -> pd.DataFrame:
+        rows = slice(start, end)
+        # Views of the labels, as some change them in place: frame.columns.name = ...
+        axes = [labels._view(), new_index(range(end - start))]
+        part = BlockManager([block.slice_block_rows(rows) for block in blocks], axes, verify_integrity=False)
+        part._blknos, part._blklocs = blknos.copy(), blklocs.copy()
+        return from_manager(part, axes)
+
+    return cut
+
+
+def _cut_rows(frame: pd.DataFrame) -> Cut:
+    return lambda start, end: frame.iloc[start:end].reset_index(drop=True)

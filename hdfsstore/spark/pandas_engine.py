@@ -1,0 +1,164 @@
+"""applyInPandasWithState: PySpark's own method, with the user's function unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.types import StructType
+
+from hdfsstore.errors import StateStoreError, UserFunctionError
+from hdfsstore.spark.engine import Call
+from hdfsstore.spark.frames import Frames
+from hdfsstore.spark.group_state import KeyState
+from hdfsstore.spark.key_groups import KeyGroups, group
+from hdfsstore.spark.key_states import ColumnsCodec, KeyStates
+from hdfsstore.spark.output_frames import OutputFrames
+from hdfsstore.spark.pandas_types import PandasConf, ToPandas
+from hdfsstore.spark.partition_state import PartitionState
+
+Key: TypeAlias = tuple[Any, ...]
+UserFunction: TypeAlias = "Callable[[Key, Iterable[pd.DataFrame], KeyState], Iterable[pd.DataFrame]]"
+# The frames of a key, by its number.
+_FramesOf: TypeAlias = "Callable[[int], Iterable[pd.DataFrame]]"
+
+# Rows of as many keys as they have that are converted at a time, and of the output in a batch of it.
+_ROWS = 10_000
+# Expired keys whose states are held at a time.
+_EXPIRED_KEYS = 10_000
+
+
+class PandasEngine:
+    """Runs applyInPandasWithState.
+
+    Args:
+        func: the user's.
+        output: the schema of what it gives.
+        output_arrow: Arrow's for it.
+        state: the schema of the state.
+        conf: of the session.
+    """
+
+    def __init__(
+        self, func: UserFunction, output: StructType, output_arrow: pa.Schema, state: StructType, conf: PandasConf
+    ) -> None:
+        self._func = func
+        self._output = output
+        self._output_arrow = output_arrow
+        self._state = state
+        self._conf = conf
+
+    def data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        run = self._run(state)
+        for call in calls:
+            yield from run.call(call)
+
+    def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
+        run = self._run(state)
+        for key_rows, states in state.due(_EXPIRED_KEYS):
+            yield from run.expired(key_rows, states)
+
+    def _run(self, state: PartitionState) -> _Run:
+        states = KeyStates(state, ColumnsCodec(self._state, state.state_type))
+        output = OutputFrames(self._output, self._output_arrow, self._conf)
+        return _Run(self._func, state, states, ToPandas(self._conf), output, self._conf.max_records)
+
+
+class _Run:
+    """The calls of the function in one task."""
+
+    def __init__(
+        self,
+        func: UserFunction,
+        partition: PartitionState,
+        states: KeyStates,
+        to_pandas: ToPandas,
+        output: OutputFrames,
+        max_records: int,
+    ) -> None:
+        self._func = func
+        self._partition = partition
+        self._batch_id = partition.batch_id
+        self._states = states
+        self._to_pandas = to_pandas
+        self._output = output
+        self._max_records = max_records
+
+    def call(self, call: Call) -> Iterator[pa.RecordBatch]:
+        key_rows = self._partition.encode_keys(call.keys)
+        groups = group(key_rows, is_sorted=call.is_sorted)
+        # Rows are taken out of one chunk many times faster than out of many.
+        rows = call.rows if groups.order is None else call.rows.combine_chunks()
+        for first, end in groups.windows(_ROWS):
+            ids = groups.first[first:end]
+            keys = self._to_pandas.tuples(call.keys.take(ids))
+            states = self._states.read(key_rows.take(ids))
+            yield from self._keys(keys, self._frames(rows, groups, first, end), states)
+
+    def expired(self, key_rows: Any, states: pa.StructArray) -> Iterator[pa.RecordBatch]:
+        keys = self._to_pandas.tuples(self._partition.decode_keys(key_rows))
+        nothing = pd.DataFrame(columns=pd.Index(self._partition.no_rows.column_names, dtype=object))
+        # A list with a frame without rows, as PySpark gives.
+        yield from self._keys(keys, lambda _: [nothing.copy()], self._states.read_expired(key_rows, states))
+
+    def _frames(self, rows: pa.Table, groups: KeyGroups, first: int, end: int) -> _FramesOf:
+        """The frames of those keys: one each, or several where a key has more rows than a frame may have."""
+        starts = groups.starts[first : end + 1]
+        if (starts[1:] - starts[:-1]).max() <= self._max_records:
+            frames = Frames(groups.rows(rows, starts[0], starts[-1]), starts - starts[0], self._to_pandas)
+
+            def one(i: int) -> Iterator[pd.DataFrame]:
+                yield frames[i]
+
+            return one
+
+        bounds = starts.tolist()
+
+        def parts(i: int) -> Iterator[pd.DataFrame]:
+            for start in range(bounds[i], bounds[i + 1], self._max_records):
+                yield self._to_pandas.frame(groups.rows(rows, start, min(start + self._max_records, bounds[i + 1])))
+
+        return parts
+
+    def _keys(self, keys: Sequence[Key], frames: _FramesOf, states: Sequence[KeyState]) -> Iterator[pa.RecordBatch]:
+        """Calls the function for each key, one after the other, and writes their states."""
+        func, output, keep = self._func, self._output, self._states.keep
+        for i, key in enumerate(keys):
+            state = states[i]
+            try:
+                for frame in _checked(func(key, frames(i), state)):
+                    output.add(i, frame)
+                    if output.num_rows >= _ROWS:
+                        yield output.batch(self._failed)
+            except StateStoreError:
+                raise
+            except Exception as error:
+                raise self._failed(i, error) from error
+            keep(i, state)
+        self._states.write()
+        if output.num_rows:
+            yield output.batch(self._failed)
+
+    def _failed(self, index: int, error: Exception) -> UserFunctionError:
+        return UserFunctionError(
+            f"the function of applyInPandasWithState failed for the key {self._states.describe(index)} in batch "
+            f"{self._batch_id}: {type(error).__name__}: {error}",
+            remedy="The state is as before the batch",
+        )
+
+
+def _checked(result: Any) -> Iterator[Any]:
+    """What the function gave, which has to be iterable and no frame; PySparkTypeError."""
+    expected = "iterable of pandas.DataFrame"
+    if not isinstance(result, pd.DataFrame):
+        try:
+            return iter(result)
+        except TypeError:
+            expected = "iterable"
+    raise PySparkTypeError(
+        errorClass="UDF_RETURN_TYPE",
+        messageParameters={"expected": expected, "actual": type(result).__name__},
+    )

@@ -1,0 +1,167 @@
+"""Frames that a function gives, on their way to record batches."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkRuntimeError, PySparkTypeError, PySparkValueError
+from pyspark.sql import types as s
+from pyspark.sql.conversion import PandasToArrowConversion
+
+from hdfsstore.spark import output_frames as module
+from hdfsstore.spark.output_frames import OutputFrames
+from hdfsstore.spark.pandas_types import PandasConf
+from tests.unit.spark.partition import arrow_schema, struct
+
+BERLIN = PandasConf(timezone="Europe/Berlin")
+PAIR = struct(k="long", n="double")
+
+
+class BadFrameError(Exception):
+    pass
+
+
+def bad(key: int, _: Exception) -> Exception:
+    return BadFrameError(key)
+
+
+def gather(frames: list[Any], schema: Any = PAIR, conf: PandasConf = BERLIN) -> list[dict[str, Any]]:
+    output = OutputFrames(schema, arrow_schema(schema), conf)
+    for key, frame in enumerate(frames):
+        output.add(key, frame)
+    batch = output.batch(bad)
+    assert output.num_rows == 0
+    assert batch.schema.equals(arrow_schema(schema))
+    return batch.to_pylist()
+
+
+@pytest.fixture(params=["blocks", "columns"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pandas releases whose blocks are known, and of others."""
+    if request.param == "columns":
+        monkeypatch.setattr(module, "KNOWN_BLOCKS", False)
+
+
+def test_rows_come_in_the_order_of_the_frames() -> None:
+    frames = [pd.DataFrame({"k": [i, i], "n": [0.5, i]}) for i in range(5)]
+    frames.insert(2, pd.DataFrame())
+    frames.insert(2, pd.DataFrame({"k": [], "n": []}))
+    frames.insert(2, pd.DataFrame({"other": [], "names": []}))
+    assert [(row["k"], row["n"]) for row in gather(frames)] == [(i, n) for i in range(5) for n in (0.5, float(i))]
+
+
+@pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")
+@pytest.mark.parametrize(
+    ("by_name", "frame", "row"),
+    [
+        (True, pd.DataFrame({"n": [1.5], "k": [2]}), {"k": 2, "n": 1.5}),
+        (True, pd.DataFrame([[2, 1.5]]), {"k": 2, "n": 1.5}),
+        (False, pd.DataFrame({"n": [2], "k": [1.5]}), {"k": 2, "n": 1.5}),
+        (False, pd.DataFrame([[2, 1.5]], columns=["x", "x"]), {"k": 2, "n": 1.5}),
+        (True, pd.DataFrame(index=[0]), {"k": None, "n": None}),
+    ],
+)
+def test_columns_are_matched_by_name_where_labels_are_strings(
+    by_name: bool, frame: pd.DataFrame, row: dict[str, Any]
+) -> None:
+    named = pd.DataFrame({"k": [1], "n": [1.0]})
+    conf = PandasConf(columns_by_name=by_name)
+    assert gather([named, frame, named], conf=conf)[1] == row
+
+
+DAY = datetime.date(2024, 3, 31)
+TIME = pd.Timestamp("2024-03-31 03:00:00")
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "columns"),
+    [
+        ("long", [[1], [2.0], [None], [np.nan], [True], pd.array([3, None], "Int64"), [decimal.Decimal(4)]]),
+        ("double", [[1], [None], [2.5], ["7.5"]]),
+        ("string", [["a"], [None], pd.Categorical(["b"]), [5], [True]]),
+        ("byte", [[1], [300], [None]]),
+        ("timestamp", [[TIME], [None], [pd.NaT], [TIME.tz_localize("UTC")], [TIME.to_pydatetime()]]),
+        ("timestamp", [[TIME], [TIME + pd.Timedelta("1h")]]),
+        ("timestamp_ntz", [[TIME], [None]]),
+        ("date", [[DAY], [None], [TIME]]),
+        ("boolean", [[True], [None], [False]]),
+        ("decimal(10,2)", [[decimal.Decimal("1.25")], [None], [7], [1.5]]),
+        ("binary", [[b"x"], [None]]),
+        (s.ArrayType(s.IntegerType()), [[[1, 2]], [None], [np.array([3])]]),
+        (s.MapType(s.StringType(), s.IntegerType()), [[{"a": 1}], [None]]),
+        (struct(x="integer", y="string"), [[{"x": 1, "y": "a"}], [None], [(2, "b")]]),
+        ("interval day to second", [[pd.Timedelta("1h")], [None]]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")
+def test_mixed_dtypes_give_what_pyspark_gives(spark_type: Any, columns: list[Any]) -> None:
+    schema = struct(c=spark_type)
+    frames = [pd.DataFrame({"c": column}) for column in columns]
+    alone = ([frame] for frame in frames)
+    for some in (frames, frames[::-1], frames[:1] * 3, *alone, *map(list, itertools.pairwise(frames))):
+        joined = pd.concat([*some, pd.DataFrame({"c": None}, index=[])], ignore_index=True)
+        assert outcome(gather, some, schema) == outcome(pyspark_s, joined, schema)
+
+
+def pyspark_s(joined: pd.DataFrame, schema: Any) -> list[dict[str, Any]]:
+    batch = PandasToArrowConversion.convert(joined, schema, timezone="Europe/Berlin", arrow_cast=True)
+    return batch.cast(arrow_schema(schema)).to_pylist()
+
+
+def outcome(of: Callable[..., list[dict[str, Any]]], *arguments: Any) -> Any:
+    """What it gives, or the type of its error."""
+    try:
+        return of(*arguments)
+    except BadFrameError as error:
+        return type(error.__cause__)
+    except (PySparkTypeError, PySparkValueError, pa.ArrowException, AssertionError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (5, "iterator of pandas.DataFrame, but is iterator of int"),
+        ([1], "iterator of pandas.DataFrame, but is iterator of list"),
+    ],
+)
+def test_what_is_no_frame_is_refused(frame: Any, message: str) -> None:
+    with pytest.raises(PySparkTypeError, match=message):
+        gather([frame])
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"k": [1]}), "Expected: 2 Actual: 1"),
+        (pd.DataFrame({"k": []}), "Expected: 2 Actual: 1"),
+        (pd.DataFrame({"k": [1], "m": [1]}), "Missing: n.*Unexpected: m"),
+        (pd.DataFrame([[1, 2]], columns=["k", "k"]), "Missing: n"),
+    ],
+)
+def test_other_columns_are_refused(frame: pd.DataFrame, message: str) -> None:
+    with pytest.raises(PySparkRuntimeError, match=message):
+        gather([frame])
+
+
+def test_the_key_of_a_value_that_does_not_fit_is_told() -> None:
+    good = pd.DataFrame({"k": [1], "n": [1.0]})
+    with pytest.raises(BadFrameError) as raised:
+        gather([good, good, pd.DataFrame({"k": ["x"], "n": [1.0]}), good])
+    assert raised.value.args == (2,)
+    assert "'k' with type 'object' to Arrow type 'int64'" in str(raised.value.__cause__)
+
+
+def test_a_loss_is_an_error_or_not_as_the_session_says() -> None:
+    frame = pd.DataFrame({"k": [1.5], "n": [1.0]})
+    with pytest.raises(BadFrameError):
+        gather([frame])
+    assert gather([frame], conf=PandasConf(safe_cast=False)) == [{"k": 1, "n": 1.0}]
