@@ -18,6 +18,7 @@ from hdfsstore.spark.refusals import stateful_operators
 from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.schemas import StateDescription, settle_state
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
+from hdfsstore.spark.takeover import take_over
 from hdfsstore.spark.writer import Run, StatefulStreamWriter
 
 
@@ -61,6 +62,8 @@ class StatefulStream:
             value_schema(self.state_schema, self.timeout_conf),
             run.conf.num_partitions if self.columns.key_names else 1,
         )
+        upstream = stateful_operators(self.rows)
+        take_over(run.checkpoint.ours, wanted, run.conf.store, upstream)
         state, store_conf = settle_state(run.checkpoint.ours, wanted, run.conf.store)
         query = QuerySpec(
             run_id=str(uuid.uuid4()),
@@ -85,6 +88,6 @@ class StatefulStream:
             run.sink,
             run.progress,
             has_watermark=self.has_watermark,
-            upstream_is_stateful=bool(stateful_operators(self.rows)),
+            upstream_is_stateful=bool(upstream),
         )
         return self.rows, runner

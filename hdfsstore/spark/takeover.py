@@ -1,0 +1,247 @@
+"""Goes on from the state that Spark's own operator has kept for the query.
+
+Spark refuses to start our plan on such a checkpoint (4.3, tried): it compares the names of the stateful operators in
+`<checkpoint>/state/*/_metadata` with those of the plan, where it sees none; and with timeouts our plan has one source
+more than an entry of its offset log has lines. What it does not look at are the state's files. So the state of the
+newest committed batch N is copied, as version N + 1, and the checkpoint is changed in two places:
+
+    state/0/_metadata/metadata    moved to hdfsstore/taken-over/state/0/_metadata/metadata
+    offsets/<N>, offsets/<N+1>    with timeouts: a line "-", no offset yet, added for the source of ticks; the files as
+                                  they were are in hdfsstore/taken-over/offsets
+
+    1  hdfsstore/takeover         made first, removed last: where it is, the steps are not all done, and are done anew
+    2  hdfsstore/commits, offsets  entries of a start before are set aside
+    3  hdfsstore/state            a snapshot of each partition
+    4  hdfsstore/offsets/<N>, commits/<N>
+    5  the two changes
+
+Until step 5 Spark's own query can be started again, and a takeover that is done anew takes what it has committed since.
+Spark's files of the state stay where they are, and nobody deletes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.checkpoint.commit_log import CommitLogEntry, encode_commit_log, read_commit_log
+from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry, parse_offset_log, read_offset_log
+from hdfsstore.checkpoint.operators import Operator, list_operators
+from hdfsstore.errors import MissingFileError, UnsupportedQueryError
+from hdfsstore.fs import file_types, read_file, resolve
+from hdfsstore.publish import publish, remove
+from hdfsstore.spark.log_entries import ENCODING_FORMAT, FOLDER, Entry, copied, own_fields, read_entry, settings_of
+from hdfsstore.spark.rewind import copy_metadata, set_aside
+from hdfsstore.spark.schemas import StateDescription, fits, shown, write_description
+from hdfsstore.spark.spec import GROUP_STATE, NO_TIMEOUT, OPERATOR_ID
+from hdfsstore.spark.state_copy import copy_state
+from hdfsstore.state.conf import StateStoreConf
+
+log = logging.getLogger(__name__)
+
+_FUNCTIONS = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
+_NO_OFFSET = b"\n-"
+_NEW = "or start it with a new checkpointLocation, with no state"
+
+
+def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+    """Makes the state of Spark's operator ours, if the checkpoint holds such a state of this query; else does nothing.
+
+    Args:
+        checkpoint: the query's checkpointLocation, as a URI or a local path.
+        wanted: what the query keeps.
+        conf: how our stores are to work.
+        upstream: Spark's stateful operators in the query before ours: their state is theirs.
+
+    Raises:
+        UnsupportedQueryError: the state is not of this function, or cannot be taken over; the message names both.
+        StateStoreError: files are missing or damaged, or the filesystem fails.
+    """
+    fs, path = resolve(checkpoint)
+    root = f"{path}/{FOLDER}"
+    under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
+    has_state = not under_way and MetadataLog(fs, f"{root}/commits", read_commit_log).latest() is not None
+    operators = list_operators(fs, path)
+    if has_state:
+        _check_one_state(path, operators, wanted)
+        return
+    found = [operator for operator in operators if _is_candidate(operator, upstream)]
+    if not found:
+        return
+    _check(path, found, wanted, upstream)
+    _Takeover(fs, checkpoint, path, wanted, conf, found[0]).run()
+
+
+def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDescription) -> None:
+    """Raises UnsupportedQueryError if Spark's operator was used again since a takeover."""
+    for operator in operators:
+        if operator.name is not None and operator.name.startswith(_FUNCTIONS):
+            raise UnsupportedQueryError(
+                f"the checkpoint holds two states of the query: that of Spark's {operator.name} in "
+                f"state/{operator.operator_id}, and that of hdfsstore's {wanted.method} in {FOLDER}",
+                path,
+                remedy=f"Move the folder {FOLDER} away to go on from Spark's, or the folder state to go on from ours",
+            )
+
+
+def _is_candidate(operator: Operator, upstream: Sequence[str]) -> bool:
+    """Whether the state may be one that our function would go on from."""
+    if operator.name is None:  # before Spark 4.0; or what a takeover leaves
+        value_type = operator.stores[0].value_type
+        return value_type is not None and [field.name for field in value_type.fields[:1]] == [GROUP_STATE]
+    return operator.name.startswith(_FUNCTIONS) or not upstream
+
+
+def _check(path: str, found: Sequence[Operator], wanted: StateDescription, upstream: Sequence[str]) -> None:
+    """Raises UnsupportedQueryError unless it is one operator, and ours keeps the same as it."""
+    operator = found[0]
+    store = operator.stores[0]
+    key_type, value_type = store.key_type, store.value_type
+    if len(found) > 1 or upstream:
+        why = f"and {', '.join([*(str(other.name) for other in found[1:]), *upstream])} beside it"
+    elif operator.name not in (wanted.method, None):
+        why = "which keeps its state for itself"
+    elif key_type is None or not fits(wanted.key_type, key_type):
+        why = f"whose key is {shown(key_type) if key_type else 'not known'}, not {shown(wanted.key_type)}"
+    elif value_type is None or not fits(wanted.value_type, value_type):
+        why = f"whose state is {shown(value_type) if value_type else 'not known'}, not {shown(wanted.value_type)}"
+    else:
+        return
+    raise _refused(path, operator, wanted, why)
+
+
+def _refused(path: str, operator: Operator, wanted: StateDescription, why: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"the checkpoint holds the state of Spark's operator {operator.name or 'without a name'}, {why}: "
+        f"hdfsstore's {wanted.method} cannot go on from it",
+        f"{path}/state/{operator.operator_id}",
+        remedy=f"Run the query with Spark's operator, as before; {_NEW}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    """The steps, for one operator of Spark's."""
+
+    fs: FileSystem
+    checkpoint: str
+    path: str
+    wanted: StateDescription
+    conf: StateStoreConf
+    operator: Operator
+
+    def run(self) -> None:
+        committed = MetadataLog(self.fs, f"{self.path}/commits", read_commit_log).latest()
+        offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self.fs, f"{self.path}/offsets", read_offset_log)
+        begun = offsets.latest()
+        batch_id = committed[0] if committed else -1
+        entries = {}
+        for number in range(max(batch_id, 0), (begun[0] if begun else -1) + 1):
+            entries[number] = self._entry(number)
+        marker = f"{self._root}/takeover"
+        publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
+        self._set_aside()
+        if committed:
+            self._copy(batch_id, committed[1], entries[batch_id])
+        self._change(entries)
+        remove(self.fs, [marker])
+        log.warning(
+            "%s: the state of Spark's %s was taken over at the end of batch %d, in %d partitions. %s keeps what was "
+            "changed in the checkpoint",
+            self.path,
+            self.operator.name or "operator",
+            batch_id,
+            self._partitions,
+            self._kept,
+        )
+
+    @property
+    def _root(self) -> str:
+        return f"{self.path}/{FOLDER}"
+
+    @property
+    def _kept(self) -> str:
+        return f"{self._root}/taken-over"
+
+    @property
+    def _partitions(self) -> int:
+        return self.operator.stores[0].num_partitions
+
+    def _entry(self, number: int) -> Entry:
+        """Spark's entry of a batch as our plan needs it."""
+        path = f"{self.path}/offsets/{number}"
+        entry = read_entry(self.fs, path)
+        if entry is None:
+            raise MissingFileError("this entry is not there, and others before and after it are", path)
+        spark_conf = entry.parsed.conf
+        for name, value in ((GROUP_STATE_FORMAT, "2"), (ENCODING_FORMAT, "unsaferow")):
+            if spark_conf.get(name, value) != value:
+                raise _refused(
+                    self.path, self.operator, self.wanted, f"kept under {name}={spark_conf[name]}, not {value}"
+                )
+        if self.wanted.timeout_conf == NO_TIMEOUT:
+            return entry
+        if entry.parsed.version > 1:
+            why = "in whose offset log (format version 2) there is no place for the source of ticks"
+            raise _refused(self.path, self.operator, self.wanted, why)
+        before = read_entry(self.fs, f"{self._kept}/offsets/{number}")
+        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a takeover before
+            return entry
+        content = entry.content + _NO_OFFSET
+        return Entry(content, parse_offset_log(content, path))
+
+    def _set_aside(self) -> None:
+        """Step 2."""
+        logs = (MetadataLog(self.fs, f"{self._root}/{name}", read_offset_log) for name in ("offsets", "commits"))
+        numbers = {number for each in logs for number in each.list().files}
+        if numbers:
+            set_aside(self.fs, self._root, numbers, "the state of Spark's operator is taken over")
+
+    def _copy(self, batch_id: int, committed: CommitLogEntry, entry: Entry) -> None:
+        """Steps 3 and 4."""
+        ids = committed.state_unique_ids.get(self.operator.operator_id)
+        unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
+        new = copy_state(
+            f"{self.checkpoint}/state",
+            self.fs,
+            f"{self._root}/state",
+            batch_id + 1,
+            unique_ids,
+            schemas=(self.wanted.key_type, self.wanted.value_type),
+            spark_conf=entry.parsed.conf,
+            conf=self.conf,
+        )
+        copy_metadata(self.fs, self.path, self._root)
+        write_description(self.fs, self._root, replace(self.wanted, num_partitions=self._partitions))
+        ours = copied(entry, settings_of(self.conf, self._partitions))
+        publish(self.fs, f"{self._root}/offsets/{batch_id}", ours.content, overwrite=True)
+        # Timeouts of any time may be in it: the first batch has to look.
+        own = own_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
+        new_ids = {OPERATOR_ID: [[each] for each in new if each is not None]}
+        commit = CommitLogEntry(
+            self.conf.checkpoint_format_version,
+            committed.next_watermark_ms,
+            new_ids if self.conf.checkpoint_format_version > 1 else {},
+            {},
+            own,
+        )
+        publish(self.fs, f"{self._root}/commits/{batch_id}", encode_commit_log(commit), overwrite=True)
+
+    def _change(self, entries: dict[int, Entry]) -> None:
+        """Step 5."""
+        for number, entry in entries.items():
+            name = f"offsets/{number}"
+            content = read_file(self.fs, f"{self.path}/{name}")
+            if content != entry.content:
+                publish(self.fs, f"{self._kept}/{name}", content, overwrite=True)
+                publish(self.fs, f"{self.path}/{name}", entry.content, overwrite=True)
+        name = f"state/{self.operator.operator_id}/_metadata/metadata"
+        if self.operator.name is not None:
+            content = read_file(self.fs, f"{self.path}/{name}")
+            publish(self.fs, f"{self._kept}/{name}", content, overwrite=True)
+            remove(self.fs, [f"{self.path}/{name}"])
