@@ -8,11 +8,13 @@ reported after that; a task whose output is not read to its end changes nothing.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark import Accumulator, cloudpickle
 
+from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.partition_state import PartitionState
@@ -48,8 +50,11 @@ class StatefulTask:
         with store:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
             engine: Engine = cloudpickle.loads(self._engine)
-            yield from engine.data(iter(calls), state)
-            yield from engine.expired(state)
+            try:
+                yield from engine.data(iter(calls), state)
+                yield from engine.expired(state)
+            except UserFunctionError as error:
+                raise _with_traceback(error) from None
             updated = time.perf_counter()
             next_timeout_ms = state.next_timeout_ms
             info = store.commit()
@@ -70,3 +75,14 @@ class StatefulTask:
             },
         )
         self._reports.add([report])
+
+
+def _with_traceback(error: UserFunctionError) -> UserFunctionError:
+    """The error with the traceback of its cause in the message: PySpark drops the causes of what a worker raises."""
+    cause = error.__cause__
+    if cause is None:
+        return error
+    trace = cause.__traceback__
+    while trace is not None and trace.tb_next and trace.tb_frame.f_globals.get("__name__", "").startswith("hdfsstore."):
+        trace = trace.tb_next
+    return UserFunctionError(f"{error}\n{''.join(traceback.format_exception(type(cause), cause, trace))}")

@@ -64,9 +64,7 @@ def totals(df: DataFrame, output_mode: str = "update", timeout_conf: str = "NoTi
 
 
 def state_of(checkpoint: Path) -> dict[str, int]:
-    value = pa.schema([("groupState", pa.struct([("total", pa.int64())]))])
-    checkpoint_of_state = Checkpoint(checkpoint / "hdfsstore")
-    rows = checkpoint_of_state.read_state(key_schema=pa.schema([("user", pa.string())]), value_schema=value).to_pylist()
+    rows = Checkpoint(checkpoint / "hdfsstore").read_state().to_pylist()
     return {row["key"]["user"]: row["value"]["groupState"]["total"] for row in rows}
 
 
@@ -224,6 +222,27 @@ def test_an_error_of_the_sink_ends_the_query_and_leaves_the_state(events: Events
     failing = False
     finished(start())
     assert state_of(tmp_path / "cp") == {"ann": 3}
+
+
+def test_an_error_of_the_function_comes_out_with_its_line_and_batch(events: Events, tmp_path: Path) -> None:
+    def careful(rows: pa.Table, state: Any) -> pa.Table:
+        if "nobody" in rows["user"].to_pylist():
+            raise LookupError("there is nobody")
+        return total(rows, state)
+
+    events.add(("ann", 1, 0))
+    events.add(("nobody", 1, 0), ("ann", 1, 0))
+    stream = groupBy(events.stream(), "user").mapInArrowWithState(
+        careful, "user string, total long", "total long", "update", "NoTimeout"
+    )
+    writer = stream.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.start(checkpointLocation=str(tmp_path / "cp"))
+    with pytest.raises(StreamingQueryException, match="there is nobody") as error:
+        query.awaitTermination(120)
+    assert "of batch 1" in str(error.value)
+    assert 'raise LookupError("there is nobody")' in str(error.value)
+    assert state_of(tmp_path / "cp") == {"ann": 1}
+    assert [progress["batchId"] for progress in query.hdfsstore.recentProgress] == [0]
 
 
 def test_sparks_deduplication_and_windows_may_come_before(events: Events, tmp_path: Path) -> None:
