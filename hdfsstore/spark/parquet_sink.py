@@ -50,7 +50,7 @@ class ParquetSink:
                 "the folders. Name it otherwise"
             )
         self._path = path
-        self._options = dict(options)
+        self._options = {name: value for name, value in options.items() if name != "path"}
         self._swept = False
         folder = _Folder(spark, path)
         if folder.exists(_SPARK_METADATA):

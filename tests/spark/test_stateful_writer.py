@@ -88,7 +88,7 @@ def test_parquet_has_a_folder_a_batch_that_a_replay_replaces(
 
     def run() -> None:
         writer = totals(events.stream()).writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
-        finished(writer.option("compression", "gzip").trigger(availableNow=True).start(str(out)))
+        finished(writer.options(compression="gzip", path=str(out)).trigger(availableNow=True).start())
 
     def found() -> list[tuple[Any, ...]]:
         return sorted(map(tuple, spark.read.parquet(str(out)).select("batch", "user", "total").collect()))
