@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import DataType, StructType
 
@@ -16,6 +16,7 @@ from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.keys import Keys
 from hdfsstore.spark.plan import column_name
 from hdfsstore.spark.refusals import check_output_mode
+from hdfsstore.spark.rows_engine import RowsEngine
 from hdfsstore.spark.spec import (
     EVENT_TIME_TIMEOUT,
     NO_TIMEOUT,
@@ -24,6 +25,7 @@ from hdfsstore.spark.spec import (
     EventTime,
 )
 from hdfsstore.spark.stream import StatefulStream
+from hdfsstore.spark.value_codec import VALUE_SCHEMA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,6 +95,31 @@ class StatefulGroups:
         conf = PandasConf.of(self._df.sparkSession)
         engine = PandasEngine(func, output, to_arrow_schema(spark_schema(output)), state, conf)
         return self._stream("applyInPandasWithState", lambda _: engine, output, state, outputMode, timeoutConf)
+
+    def mapWithState(
+        self,
+        func: Callable[[tuple[Any, ...], Iterator[Row], GroupState], Iterable[Any] | None],
+        outputStructType: StructType | str,
+        stateStructType: StructType | str | None = None,
+        outputMode: str = "update",
+        timeoutConf: str = NO_TIMEOUT,
+    ) -> StatefulStream:
+        """Calls func(key, rows, state) once a key, in plain Python.
+
+        Args:
+            func: `key` is a tuple; `rows` iterates over the key's Rows; `state` is a GroupState. It gives an iterable
+                of Rows, tuples or dicts with outputStructType's columns, or None.
+            outputStructType: the schema of the output, or a DDL string.
+            stateStructType: that of the state, a tuple of its columns. None: the state is one value of Python that
+                msgpack knows, such as a number, a list or a dict.
+            outputMode: "append" or "update", as the query's.
+            timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
+        """
+        output = struct_type(outputStructType, "outputStructType")
+        state = None if stateStructType is None else struct_type(stateStructType, "stateStructType")
+        keys = StructType(self._keys.fields)
+        engine = RowsEngine(func, self._df.schema, keys, output, to_arrow_schema(spark_schema(output)), state)
+        return self._stream("mapWithState", lambda _: engine, output, state or VALUE_SCHEMA, outputMode, timeoutConf)
 
     def _stream(
         self,
