@@ -71,7 +71,11 @@ class ParquetSink:
             self._write(df, target, mark_success=True)
             return
         writing = f"{_WRITING}{batch_id}-{uuid.uuid4()}"
-        self._write(df, writing, mark_success=False)
+        try:
+            self._write(df, writing, mark_success=False)
+        except BaseException:
+            folder.delete(writing)
+            raise
         folder.create(f"{writing}/{_SUCCESS}")
         folder.delete(f"{target}/{_SUCCESS}")
         folder.delete(target)

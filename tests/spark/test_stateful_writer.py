@@ -112,19 +112,26 @@ def test_parquet_has_a_folder_a_batch_that_a_replay_replaces(
     assert (out / "batch=1" / "_SUCCESS").exists()
 
 
-def test_parquet_where_folders_cannot_be_renamed_is_marked_when_it_is_whole(
+def test_parquet_is_marked_when_it_is_whole_also_where_folders_cannot_be_renamed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_sink_module, "_RENAME_IN_ONE_STEP", ())
     df = spark.createDataFrame([("ann", 1)], "user string, total long")
+    failing = df.where(F.raise_error(F.lit("must not be")).isNull())
     sink = ParquetSink(spark, str(tmp_path / "out"), {}, df.schema)
     for _ in range(2):
         sink(df, 7)
         assert (tmp_path / "out/batch=7/_SUCCESS").exists()
         assert spark.read.parquet(str(tmp_path / "out")).collect() == [("ann", 1, 7)]
     with pytest.raises(Exception, match="must not be"):
-        sink(df.where(F.raise_error(F.lit("must not be")).isNull()), 7)
+        sink(failing, 7)
     assert not (tmp_path / "out/batch=7/_SUCCESS").exists()
+    monkeypatch.undo()
+    sink(df, 8)
+    with pytest.raises(Exception, match="must not be"):
+        sink(failing, 8)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["batch=7", "batch=8"]
+    assert (tmp_path / "out/batch=8/_SUCCESS").exists()
 
 
 def test_a_table_is_made_and_appended_to(spark: SparkSession, events: Events, tmp_path: Path) -> None:
