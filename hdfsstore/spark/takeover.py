@@ -6,8 +6,8 @@ more than an entry of its offset log has lines. What it does not look at are the
 newest committed batch N is copied, as version N + 1, and the checkpoint is changed in two places:
 
     state/0/_metadata/metadata    moved to hdfsstore/taken-over/state/0/_metadata/metadata
-    offsets/<N>, offsets/<N+1>    with timeouts: a line "-", no offset yet, added for the source of ticks; the files as
-                                  they were are in hdfsstore/taken-over/offsets
+    offsets/<N-1>, <N>, <N+1>     with timeouts: a line "-", no offset yet, added for the source of ticks; the files as
+                                  they were are in hdfsstore/taken-over/offsets. Spark looks at the newest two
 
     1  hdfsstore/takeover         made first, removed last: where it is, the steps are not all done, and are done anew
     2  hdfsstore/commits, offsets  entries of a start before are set aside
@@ -140,9 +140,15 @@ class _Takeover:
         offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self.fs, f"{self.path}/offsets", read_offset_log)
         begun = offsets.latest()
         batch_id = committed[0] if committed else -1
-        entries = {}
-        for number in range(max(batch_id, 0), (begun[0] if begun else -1) + 1):
-            entries[number] = self._entry(number)
+        oldest, newest = max(batch_id - 1, 0), begun[0] if begun else -1
+        found = {number: self._entry(number) for number in range(oldest, newest + 1)}
+        entries = {number: entry for number, entry in found.items() if entry is not None}
+        if committed and batch_id not in entries:
+            raise MissingFileError(
+                "this entry is not there, and the batch is committed",
+                f"{self.path}/offsets/{batch_id}",
+                remedy="Put it back",
+            )
         marker = f"{self._root}/takeover"
         publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
         self._set_aside()
@@ -172,12 +178,12 @@ class _Takeover:
     def _partitions(self) -> int:
         return self.operator.stores[0].num_partitions
 
-    def _entry(self, number: int) -> Entry:
-        """Spark's entry of a batch as our plan needs it."""
+    def _entry(self, number: int) -> Entry | None:
+        """Spark's entry of a batch as our plan needs it; None where there is none."""
         path = f"{self.path}/offsets/{number}"
         entry = read_entry(self.fs, path)
         if entry is None:
-            raise MissingFileError("this entry is not there, and others before and after it are", path)
+            return None
         spark_conf = entry.parsed.conf
         for name, value in ((GROUP_STATE_FORMAT, "2"), (ENCODING_FORMAT, "unsaferow")):
             if spark_conf.get(name, value) != value:

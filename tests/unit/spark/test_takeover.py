@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
-from hdfsstore import StateStoreError, UnsupportedQueryError
+from hdfsstore import MissingFileError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.state_schema import encode_state_schema
 from hdfsstore.codecs import types as t
 from hdfsstore.spark import rewind, state_copy, takeover
@@ -91,7 +91,7 @@ def test_the_state_is_ours(tmp_path: Path, release: str, conf: StateStoreConf) -
         WANTED.value_type,
     )
     # What Spark looks at when it starts, and what it finds if the user goes back.
-    changed = {f"offsets/{last}"} | ({"state/0/_metadata/metadata"} if release > "4" else set())
+    changed = {f"offsets/{last - 1}", f"offsets/{last}"} | ({"state/0/_metadata/metadata"} if release > "4" else set())
     assert (checkpoint / f"offsets/{last}").read_bytes() == entry + b"\n-"
     assert not (checkpoint / "state/0/_metadata/metadata").exists()
     assert all((checkpoint / "hdfsstore/taken-over" / name).read_bytes() == files[name] for name in changed)
@@ -136,7 +136,7 @@ def test_a_batch_that_was_not_committed_is_run_by_us(tmp_path: Path) -> None:
     pending = (checkpoint / f"offsets/{LAST}").read_bytes()
     take_over(str(checkpoint), WANTED, CONF, [])
     assert counted(rows_of(checkpoint / "hdfsstore")) == counted(before)
-    for batch_id in (LAST - 1, LAST):
+    for batch_id in (LAST - 2, LAST - 1, LAST):
         assert len((checkpoint / f"offsets/{batch_id}").read_text().split("\n")) == 4
     assert (checkpoint / f"hdfsstore/taken-over/offsets/{LAST}").read_bytes() == pending
     assert not DriverLog(checkpoint, 2, CONF).begin(LAST).already_done
@@ -232,6 +232,13 @@ def test_states_that_cannot_be_read(tmp_path: Path, confs: dict[str, str], messa
         take_over(str(checkpoint), WANTED, CONF, [])
     assert (checkpoint / "state/0/_metadata/metadata").exists()
     assert not (checkpoint / "hdfsstore/commits").exists()
+
+
+def test_the_offsets_of_the_committed_batch_are_lost(tmp_path: Path) -> None:
+    checkpoint = a_copy(tmp_path)
+    (checkpoint / f"offsets/{LAST}").unlink()
+    with pytest.raises(MissingFileError, match="the batch is committed"):
+        take_over(str(checkpoint), WANTED, CONF, [])
 
 
 def test_sources_by_name(tmp_path: Path) -> None:
