@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pandas import RangeIndex
 from pandas.core.internals import BlockManager
+from pandas.core.internals.blocks import DatetimeLikeBlock
 
 from hdfsstore.spark.pandas_types import ToPandas
 
@@ -82,19 +82,28 @@ def _kinds(rows: pa.Table, starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]
 
 
 def _cut_blocks(frame: pd.DataFrame) -> Cut:
-    manager = frame._mgr
     labels = frame.columns
     labels.is_unique, labels._engine  # noqa: B018 # found out once, for the views of it
-    blocks = manager.blocks
+    blocks = frame._mgr.blocks
+    # Slicing pandas' arrays of times costs four times what slicing the arrays beneath costs.
+    times = [block for block in blocks if isinstance(block, DatetimeLikeBlock)]
+    others = [block for block in blocks if not isinstance(block, DatetimeLikeBlock)]
+    beneath = [
+        (type(block), block._mgr_locs, block.values._from_backing_data, block.values._ndarray) for block in times
+    ]
+    manager = BlockManager([*others, *times], frame._mgr.axes)
     blknos, blklocs = manager.blknos, manager.blklocs
     from_manager = pd.DataFrame._from_mgr
-    new_index = RangeIndex._simple_new
+    new_index = pd.RangeIndex._simple_new
 
     def cut(start: int, end: int) -> pd.DataFrame:
         rows = slice(start, end)
+        parts = [block.slice_block_rows(rows) for block in others]
+        for kind, locs, wrapped, array in beneath:
+            parts.append(kind(wrapped(array[:, rows]), locs, ndim=2))
         # Views of the labels, as some change them in place: frame.columns.name = ...
         axes = [labels._view(), new_index(range(end - start))]
-        part = BlockManager([block.slice_block_rows(rows) for block in blocks], axes, verify_integrity=False)
+        part = BlockManager(parts, axes, verify_integrity=False)
         part._blknos, part._blklocs = blknos.copy(), blklocs.copy()
         return from_manager(part, axes)
 

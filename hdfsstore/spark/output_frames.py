@@ -18,7 +18,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark.frames import KNOWN_BLOCKS
-from hdfsstore.spark.pandas_types import PandasConf, ToArrow
+from hdfsstore.spark.pandas_types import WRONG_NAMES, WRONG_NUMBER, PandasConf, ToArrow
 
 
 class OutputFrames:
@@ -62,7 +62,7 @@ class OutputFrames:
         num_columns = len(labels)
         if num_columns != len(self._names) and num_columns:
             raise PySparkRuntimeError(
-                errorClass="RESULT_COLUMN_SCHEMA_MISMATCH",
+                errorClass=WRONG_NUMBER,
                 messageParameters={"expected": str(len(self._names)), "actual": str(num_columns)},
             )
         num_rows = len(frame)
@@ -122,7 +122,7 @@ class OutputFrames:
         extra = [str(label) for label in labels if label not in self._names]
         if missing or extra:
             raise PySparkRuntimeError(
-                errorClass="RESULT_COLUMN_NAMES_MISMATCH",
+                errorClass=WRONG_NAMES,
                 messageParameters={
                     "missing": f" Missing: {', '.join(missing)}." if missing else "",
                     "extra": f" Unexpected: {', '.join(extra)}." if extra else "",

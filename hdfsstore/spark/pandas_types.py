@@ -25,6 +25,10 @@ except ImportError:
 else:
     IS_4_1 = False
 
+# PySpark's conditions of frames with the wrong columns.
+WRONG_NUMBER = "RESULT_LENGTH_MISMATCH_FOR_PANDAS_UDF" if IS_4_1 else "RESULT_COLUMN_SCHEMA_MISMATCH"
+WRONG_NAMES = "RESULT_COLUMNS_MISMATCH_FOR_PANDAS_UDF" if IS_4_1 else "RESULT_COLUMN_NAMES_MISMATCH"
+
 # Rows of a frame, and of an output batch, where Spark's own limit is off (0 or less).
 _MOST_RECORDS = 2**31 - 1
 
@@ -108,6 +112,11 @@ class ToPandas:
 
     def _values(self, column: pa.Array[Any]) -> list[Any]:
         nothing: Any = None
+        if pa.types.is_struct(column.type) and all(map(_is_of_times, column.flatten())) and not column.null_count:
+            # A window: by its columns at a tenth of the cost of one by one.
+            names = [field.name for field in column.type]
+            times = zip(*(self.series(part).astype("datetime64[us]") for part in column.flatten()), strict=True)
+            return [dict(zip(names, start_and_end, strict=True)) for start_and_end in times]
         if column.null_count and not self._conf.int_extension and pa.types.is_integer(column.type):
             nothing, filled = np.float64("nan"), column.fill_null(0)
         elif column.null_count and pa.types.is_boolean(column.type):
@@ -160,6 +169,10 @@ class ToArrow:
             )
         # Timestamps are in the session's time zone there.
         return batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+
+
+def _is_of_times(column: pa.Array[Any]) -> bool:
+    return pa.types.is_timestamp(column.type) and not column.null_count
 
 
 def _scalars(series: Any) -> list[Any]:

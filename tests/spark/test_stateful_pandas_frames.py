@@ -126,6 +126,8 @@ def alike(ours: Any, theirs: Any) -> None:
     assert type(ours) is type(theirs), (ours, theirs)
     if isinstance(theirs, np.ndarray):
         assert ours.dtype == theirs.dtype
+    if isinstance(theirs, pd.Timestamp | pd.Timedelta):
+        assert ours.unit == theirs.unit
     if isinstance(theirs, dict):
         alike(list(ours.items()), list(theirs.items()))
     elif isinstance(theirs, list | tuple | np.ndarray):
