@@ -43,13 +43,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class Ticks implements TableProvider {
   private static final String RUN = "run";
   private static final String TIMEOUT = "timeout";
+  private static final String NEXT_TIMEOUT_MS = "nextTimeoutMs";
   private static final String NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled";
 
   /** The streams that run, by the name that ticks.py gave to the run of the query. */
   private static final Map RUNNING = new ConcurrentHashMap();
 
-  /** A streaming Dataset of that schema for one start of a query. */
-  public static Dataset open(SparkSession spark, String run, String timeout, StructType like) {
+  /** A streaming Dataset of that schema for one start of a query; nextTimeoutMs is that of its last batch. */
+  public static Dataset open(
+      SparkSession spark, String run, String timeout, long nextTimeoutMs, StructType like) {
     // A union goes by position: names, which may come twice, and metadata are those of the other side.
     StructType schema = new StructType();
     StructField[] fields = like.fields();
@@ -61,7 +63,8 @@ public class Ticks implements TableProvider {
     thread.setContextClassLoader(Ticks.class.getClassLoader());
     try {
       return spark.readStream().format(Ticks.class.getName()).schema(schema)
-          .option(RUN, run).option(TIMEOUT, timeout).load();
+          .option(RUN, run).option(TIMEOUT, timeout)
+          .option(NEXT_TIMEOUT_MS, Long.toString(nextTimeoutMs)).load();
     } finally {
       thread.setContextClassLoader(before);
     }
@@ -128,7 +131,8 @@ public class Ticks implements TableProvider {
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
       // Spark gives each source `<checkpoint>/sources/<i>`.
       Path checkpoint = new Path(checkpointLocation).getParent().getParent();
-      Stream stream = new Stream(options.get(RUN), options.get(TIMEOUT), checkpoint);
+      Stream stream = new Stream(
+          options.get(RUN), options.get(TIMEOUT), Long.parseLong(options.get(NEXT_TIMEOUT_MS)), checkpoint);
       RUNNING.put(stream.run, stream);
       return stream;
     }
@@ -166,14 +170,16 @@ public class Ticks implements TableProvider {
     final String run;
     volatile Batch last;  // null: not known, the checkpoint tells
     private final boolean byEventTime;
+    private final long firstTimeoutMs;
     private final boolean enabled;
     private final Path checkpoint;
     private final Configuration hadoop;
     private boolean availableNow = false;
     private boolean hasTicked = false;
 
-    Stream(String run, String timeout, Path checkpoint) {
+    Stream(String run, String timeout, long firstTimeoutMs, Path checkpoint) {
       this.run = run;
+      this.firstTimeoutMs = firstTimeoutMs;
       this.byEventTime = timeout.equals("EventTimeTimeout");
       this.checkpoint = checkpoint;
       SparkSession session = SparkSession.active();
@@ -217,7 +223,7 @@ public class Ticks implements TableProvider {
       }
     }
 
-    /** The batch committed last, by Spark's logs. Its smallest timeout is not known: it may be due. */
+    /** The batch committed last, by Spark's logs. */
     private Batch lastInCheckpoint() throws IOException {
       long id = -1;
       Path commits = new Path(checkpoint, "commits");
@@ -233,7 +239,7 @@ public class Ticks implements TableProvider {
           id = Math.max(id, Long.parseLong(name));
         }
       }
-      return new Batch(id, id < 0 || !byEventTime ? 0 : number("offsets", id, "batchWatermarkMs"), Long.MIN_VALUE);
+      return new Batch(id, id < 0 || !byEventTime ? 0 : number("offsets", id, "batchWatermarkMs"), firstTimeoutMs);
     }
 
     private long number(String log, long batch, String field) throws IOException {

@@ -23,6 +23,7 @@ from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.sinks import Sink
 from hdfsstore.spark.spec import NO_WATERMARK, BatchSpec, QuerySpec
 from hdfsstore.spark.task import StatefulTask
+from hdfsstore.spark.ticks import Ticks
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class BatchRunner:
         engine: pickled by cloudpickle.
         output: the schema of what the user's function gives.
         sink: the user's function of foreachBatch, or that of a format.
-        progress: is told of each batch that is committed.
+        progress, ticks: are told of each batch that is committed; ticks: None under NoTimeout.
         has_watermark: whether a column of the rows has one.
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
     """
@@ -48,6 +49,7 @@ class BatchRunner:
         reports: Reports,
         sink: Sink,
         progress: ProgressLog,
+        ticks: Ticks | None,
         *,
         has_watermark: bool,
         upstream_is_stateful: bool,
@@ -61,6 +63,7 @@ class BatchRunner:
         self._reports = reports
         self._sink = sink
         self._progress = progress
+        self._ticks = ticks
         # Nothing is known of the size of a run's first batch, which may be all there is since long.
         self._is_sorted = True
 
@@ -89,7 +92,10 @@ class BatchRunner:
         ran = time.perf_counter()
         reports = self._reports.chosen(batch_id)
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
-        self._log.finish(batch_id, reports, min(timeouts, default=None))
+        next_timeout_ms = min(timeouts, default=None)
+        self._log.finish(batch_id, reports, next_timeout_ms)
+        if self._ticks is not None:
+            self._ticks.note(batch_id, start.watermark_ms, next_timeout_ms)
         largest = max(report.metrics["inputBytes"] for report in reports.values())
         self._is_sorted = largest > self._query.max_bytes_per_call / 2
         durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}

@@ -19,6 +19,7 @@ from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.schemas import StateDescription, settle_state
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
 from hdfsstore.spark.takeover import take_over
+from hdfsstore.spark.ticks import UNKNOWN, with_ticks
 from hdfsstore.spark.writer import Run, StatefulStreamWriter
 
 
@@ -77,6 +78,8 @@ class StatefulStream:
             max_bytes_per_call=run.conf.max_bytes_per_call,
         )
         driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
+        last = driver_log.last_finished()
+        rows, ticks = with_ticks(self.rows, self.timeout_conf, last.next_timeout_ms if last else UNKNOWN)
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         engine: bytes = cloudpickle.dumps(self.engine)  # type: ignore[no-untyped-call]
         runner = BatchRunner(
@@ -87,7 +90,8 @@ class StatefulStream:
             reports,
             run.sink,
             run.progress,
+            ticks,
             has_watermark=self.has_watermark,
             upstream_is_stateful=bool(upstream),
         )
-        return self.rows, runner
+        return rows, runner

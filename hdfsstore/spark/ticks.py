@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame
 from hdfsstore.spark.spec import NO_TIMEOUT, TimeoutConf
 
 _NEVER = (1 << 63) - 1
+# The smallest timeout of a state that nothing is known of: it may be over.
+UNKNOWN = -(1 << 63)
 
 
 class Ticks:
@@ -36,10 +38,12 @@ class Ticks:
             next_timeout_ms: under ProcessingTimeTimeout the smallest timeout in the state, or a number below it (which
                 may cost a batch that finds nothing due); None where there is none. Ignored under EventTimeTimeout.
         """
-        self._source.note(self._run, batch_id, watermark_ms, _NEVER if next_timeout_ms is None else next_timeout_ms)
+        self._source.note(self._run, batch_id, watermark_ms, _or_never(next_timeout_ms))
 
 
-def with_ticks(df: DataFrame, timeout_conf: TimeoutConf) -> tuple[DataFrame, Ticks | None]:
+def with_ticks(
+    df: DataFrame, timeout_conf: TimeoutConf, next_timeout_ms: int | None = UNKNOWN
+) -> tuple[DataFrame, Ticks | None]:
     """The streaming DataFrame with the source that ticks beside its own ones; df itself and None under NoTimeout.
 
     To be called once for each start of a query. The rows, the schema, the metadata of an event-time column and the
@@ -48,18 +52,27 @@ def with_ticks(df: DataFrame, timeout_conf: TimeoutConf) -> tuple[DataFrame, Tic
     A batch is offered, if `spark.sql.streaming.noDataMicroBatches.enabled`, when after the last committed batch
 
     - EventTimeTimeout: the watermark is above that batch's own; also after a restart, other than in Spark.
-    - ProcessingTimeTimeout: the clock is past the smallest timeout. It is not known after a restart: then at once.
-      A key that the function leaves alone stays due, which makes batch after batch, as in Spark. Under availableNow
-      there is one such batch at most, so that the query ends.
+    - ProcessingTimeTimeout: the clock is past the smallest timeout, or that is not known. A key that the function
+      leaves alone stays due, which makes batch after batch, as in Spark. Under availableNow there is one such batch at
+      most, so that the query ends.
+
+    Args:
+        next_timeout_ms: as for Ticks.note, at the end of the last batch of the run before.
     """
     if timeout_conf == NO_TIMEOUT:
         return df, None
     spark = df.sparkSession
     source = _compiled(spark.sparkContext._gateway)
     run = str(uuid.uuid4())
-    ticks = DataFrame(source.open(spark._jsparkSession, run, timeout_conf, df._jdf.schema()), spark)
+    ticks = DataFrame(
+        source.open(spark._jsparkSession, run, timeout_conf, _or_never(next_timeout_ms), df._jdf.schema()), spark
+    )
     # In batches without a tick Spark's optimizer takes the empty side out of the plan, and the union with it.
     return df.unionAll(ticks), Ticks(source, run)
+
+
+def _or_never(next_timeout_ms: int | None) -> int:
+    return _NEVER if next_timeout_ms is None else next_timeout_ms
 
 
 @cache
