@@ -1,4 +1,4 @@
-"""Calls of mapWithState's function: for the keys of a window, one after another."""
+"""Calls of mapWithState's function: one key after another."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from hdfsstore.spark.row_columns import MisfitError, RowWriter
 
 UserFunction: TypeAlias = "Callable[[tuple[Any, ...], Iterator[Row], GroupState], Iterable[Any] | None]"
 
-# Rows of the input, and of the output, that are Python objects at a time.
-WINDOW_ROWS = 10_000
+# Rows of the input, and of the output, that are Python objects at a time. Fewer cost more in Arrow; more get old before
+# they are freed, and make Python's garbage collector look through the whole process.
+PART_ROWS = 1_000
 
 
 class KeyCalls:
@@ -64,16 +65,16 @@ class KeyCalls:
                 try:
                     if results is None:
                         results = iter(func(key, its_rows, state) or ())
-                    given = list(map(accept, islice(results, WINDOW_ROWS)))
+                    given = list(map(accept, islice(results, PART_ROWS)))
                 except Exception as error:  # noqa: BLE001 - whatever the user's function raises
                     self._fail(error, index)
                 output += given
-                if len(given) < WINDOW_ROWS:
+                if len(given) < PART_ROWS:
                     break
                 yield self._batch()
             ends.append(len(output))
             keep(index, state)
-            if len(output) >= WINDOW_ROWS:
+            if len(output) >= PART_ROWS:
                 yield self._batch()
         self._states.write()
         if output:

@@ -35,14 +35,15 @@ class KeyGroups:
     def __len__(self) -> int:
         return len(self.first)
 
-    def windows(self, max_rows: int) -> Iterator[tuple[int, int]]:
-        """Parts of the keys, (first, end), each with at most max_rows rows; or one key with more."""
-        starts = self.starts.tolist()
+    def windows(self, max_rows: int, first: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+        """Parts of the keys [first, end), as such pairs, each with at most max_rows rows; or one key with more."""
+        end = len(self) if end is None else end
+        starts = self.starts[first : end + 1].tolist()
         begin = 0
-        while begin < len(self):
-            end = max(begin + 1, bisect_right(starts, starts[begin] + max_rows, begin + 1) - 1)
-            yield begin, end
-            begin = end
+        while begin < end - first:
+            stop = max(begin + 1, bisect_right(starts, starts[begin] + max_rows, begin + 1) - 1)
+            yield first + begin, first + stop
+            begin = stop
 
     def rows(self, table: Any, start: int, end: int) -> Any:
         """The rows of a table, or another Arrow object, that lie at [start, end) of the order."""

@@ -75,12 +75,13 @@ class KeyStates:
         self._removed: list[int] = []
         self._put: list[int] = []
         self._values: list[Any] = []
-        self._timeouts: list[int] = []
+        self._timeouts: list[float] = []
 
-    def read(self, key_rows: BinaryRows) -> list[KeyState]:
-        """The states of keys that have rows."""
+    def read(self, key_rows: BinaryRows, states: pa.StructArray | None = None) -> list[KeyState]:
+        """The states of keys that have rows; looked up, unless PartitionState.get has already given them."""
         self._key_rows = key_rows
-        return list(map(self._class_of_data, self._codec.decode(self._partition.get(key_rows)[0])))
+        found = self._partition.get(key_rows)[0] if states is None else states
+        return list(map(self._class_of_data, self._codec.decode(found)))
 
     def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> list[KeyState]:
         """The states of keys whose timeout is over, as PartitionState.due gives them."""
@@ -93,16 +94,16 @@ class KeyStates:
         Args:
             index: of the key among those that were read.
         """
-        timeout = int(state._timeout_timestamp)
-        if state._removed and timeout == NO_TIMEOUT:
-            self._removed.append(index)
-        elif state._updated or timeout != NO_TIMEOUT:
+        timeout = state._timeout_timestamp
+        if state._updated or timeout != NO_TIMEOUT:
             try:
                 self._values.append(self._codec.accept(state._value) if state._defined else None)
             except MisfitError as error:
                 raise self._misfit(error, index) from error.__cause__
             self._put.append(index)
             self._timeouts.append(timeout)
+        elif state._removed:
+            self._removed.append(index)
 
     def write(self) -> None:
         """Writes what was noted. SchemaMismatchError: a state does not fit its schema."""
@@ -115,7 +116,7 @@ class KeyStates:
                 raise self._misfit(error, self._put[error.row or 0]) from error.__cause__
             is_there = np.fromiter((value is not None for value in self._values), bool, len(self._values))
             states = _structs(self._partition.state_type, columns, is_there)
-            timeouts = pa.array(self._timeouts, pa.int64())
+            timeouts = pa.array(np.array(self._timeouts).astype(np.int64))  # milliseconds may have a fraction
             self._partition.put(self._key_rows.take(_numbers(self._put)), states, timeouts)
         for notes in (self._removed, self._put, self._values, self._timeouts):
             notes.clear()

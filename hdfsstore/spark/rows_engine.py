@@ -1,23 +1,29 @@
-"""mapWithState: the user's function once a key, on Rows and a GroupState."""
+"""mapWithState: the user's function once a key, on Rows and a GroupState.
+
+A call's rows stay in Arrow. Window by window they are put in the order of their keys, and the keys' states are looked
+up; and in parts of a window, small enough for the garbage collector to find only young objects, they become Rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark.engine import Call
-from hdfsstore.spark.key_calls import WINDOW_ROWS, KeyCalls, UserFunction
+from hdfsstore.spark.key_calls import PART_ROWS, KeyCalls, UserFunction
 from hdfsstore.spark.key_groups import KeyGroups, group
 from hdfsstore.spark.key_states import ColumnsCodec, KeyStates, StateCodec
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.row_columns import RowWriter
 from hdfsstore.spark.row_values import RowReader
 from hdfsstore.spark.value_codec import ValueCodec
+
+# Rows, or keys, in a window, and rows in a batch of the output; Spark's own batches have as many.
+WINDOW_ROWS = 10_000
 
 
 class RowsEngine:
@@ -54,25 +60,38 @@ class RowsEngine:
         self._state = state
 
     def data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        return _merged(self._of_data(calls, state))
+
+    def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
+        return _merged(self._of_expired(state))
+
+    def _of_data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
         states, run = self._start(state)
         reader, key_reader = RowReader(self._rows), RowReader(self._keys)
         for call in calls:
-            key_rows = state.encode_keys(call.keys)
-            groups = group(key_rows, is_sorted=call.is_sorted)
-            # Rows are taken a window at a time, each of which would put all chunks together.
+            call_key_rows = state.encode_keys(call.keys)
+            groups = group(call_key_rows, is_sorted=call.is_sorted)
+            # Each window would put all chunks together.
             table = call.rows if groups.order is None else call.rows.combine_chunks()
-            for begin, end in groups.windows(WINDOW_ROWS):
-                first = groups.first[begin:end]
-                keys = key_reader.tuples(call.keys.take(first))
-                of_keys = states.read(key_rows.take(first))
-                yield from run(keys, of_keys, _rows_by_key(reader, table, groups, begin, end))
+            for window in groups.windows(WINDOW_ROWS):
+                first = groups.first[slice(*window)]
+                key_rows, keys = call_key_rows.take(first), call.keys.take(first)
+                found, _ = state.get(key_rows)
+                rows = _Rows(reader, table, groups, *window)
+                for begin, end in groups.windows(PART_ROWS, *window):
+                    part = slice(begin - window[0], end - window[0])
+                    of_keys = states.read(key_rows[part], found[part])
+                    yield from run(key_reader.tuples(keys[part]), of_keys, rows.by_key(begin, end))
 
-    def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
+    def _of_expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         states, run = self._start(state)
         key_reader = RowReader(self._keys)
-        for key_rows, structs in state.due(WINDOW_ROWS):
-            keys = key_reader.tuples(state.decode_keys(key_rows))
-            yield from run(keys, states.read_expired(key_rows, structs), (iter(()) for _ in keys))
+        for key_rows, found in state.due(WINDOW_ROWS):
+            keys = state.decode_keys(key_rows)
+            for begin in range(0, len(key_rows), PART_ROWS):
+                part = slice(begin, begin + PART_ROWS)
+                of_keys = states.read_expired(key_rows[part], found[part])
+                yield from run(key_reader.tuples(keys[part]), of_keys, (iter(()) for _ in of_keys))
 
     def _start(self, state: PartitionState) -> tuple[KeyStates, KeyCalls]:
         codec: StateCodec = ValueCodec() if self._state is None else ColumnsCodec(self._state, state.state_type)
@@ -81,20 +100,49 @@ class RowsEngine:
         return states, KeyCalls(self._func, states, writer, self._output_arrow, state.batch_id)
 
 
-def _rows_by_key(
-    reader: RowReader, table: pa.Table, groups: KeyGroups, begin: int, end: int
-) -> Iterator[Iterator[Row]]:
-    """The rows of each key of a window: those of all are made at once, those of a large key as they are asked for."""
-    starts = groups.starts[begin : end + 1].tolist()
-    first, last = starts[0], starts[-1]
-    if last - first > WINDOW_ROWS:  # only one key has so many
-        yield _one_by_one(reader, table, groups, first, last)
-        return
-    rows = reader.rows(groups.rows(table, first, last))
-    for start, stop in pairwise(starts):
-        yield iter(rows[start - first : stop - first])
+class _Rows:
+    """The rows of a window's keys."""
+
+    def __init__(self, reader: RowReader, table: pa.Table, groups: KeyGroups, begin: int, end: int) -> None:
+        self._reader = reader
+        self._table = table
+        self._groups = groups
+        self._first, last = groups.starts[[begin, end]].tolist()
+        # Only a window of one key has more rows.
+        self._taken = groups.rows(table, self._first, min(last, self._first + WINDOW_ROWS))
+
+    def by_key(self, begin: int, end: int) -> Iterator[Iterator[Row]]:
+        """The rows of each key of a part of the window."""
+        starts = self._groups.starts[begin : end + 1].tolist()
+        first, last = starts[0], starts[-1]
+        if last - first > PART_ROWS:  # they are of one key
+            yield self._bit_by_bit(first, last)
+            return
+        rows = self._reader.rows(self._taken.slice(first - self._first, last - first))
+        for start, stop in pairwise(starts):
+            yield iter(rows[start - first : stop - first])
+
+    def _bit_by_bit(self, first: int, last: int) -> Iterator[Row]:
+        for start in range(first, last, PART_ROWS):
+            yield from self._reader.rows(self._groups.rows(self._table, start, min(start + PART_ROWS, last)))
 
 
-def _one_by_one(reader: RowReader, table: pa.Table, groups: KeyGroups, first: int, last: int) -> Iterator[Any]:
-    for start in range(first, last, WINDOW_ROWS):
-        yield from reader.rows(groups.rows(table, start, min(start + WINDOW_ROWS, last)))
+def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of small batches in larger ones."""
+    held: list[pa.RecordBatch] = []
+    num_rows = 0
+    for batch in batches:
+        held.append(batch)
+        num_rows += batch.num_rows
+        if num_rows >= WINDOW_ROWS:
+            yield from _one(held)
+            num_rows = 0
+    if held:
+        yield from _one(held)
+
+
+def _one(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    table = pa.Table.from_batches(held)
+    held.clear()
+    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return batches
