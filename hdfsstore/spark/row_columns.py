@@ -6,7 +6,10 @@ time, as PySpark's Rows have it), and so on; whatever takes more than Arrow's ow
 
 from __future__ import annotations
 
+import array
 import datetime
+import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -16,6 +19,7 @@ from pyspark.sql.conversion import LocalDataToArrowConversion
 
 from hdfsstore.spark.row_values import local_time_is_utc
 
+_INTEGERS: frozenset[type] = frozenset((int, type(None)))
 _DATETIMES: frozenset[type] = frozenset((datetime.datetime, type(None)))
 _DATES: frozenset[type] = _DATETIMES | {datetime.date}
 # Types of values that are never changed afterwards, so that they can be converted a column at a time.
@@ -24,6 +28,7 @@ _SCALARS = (
     *(s.StringType, s.CharType, s.VarcharType, s.DecimalType, s.DateType, s.TimestampType, s.TimestampNTZType),
     *(s.DayTimeIntervalType, s.NullType),
 )
+_LEAVES = frozenset((bool, int, float, str, bytes, type(None)))
 # What conversions raise of values that do not fit.
 _MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
 
@@ -144,8 +149,23 @@ def _converter(data_type: s.DataType) -> Callable[[Any], Any]:
         return _bytes
     if isinstance(data_type, s.DateType):
         return _date
+    if isinstance(data_type, s.IntegralType):
+        return _integer
     convert: Callable[[Any], Any] = LocalDataToArrowConversion._create_converter(data_type, True)
-    return convert
+    if isinstance(data_type, _SCALARS):
+        return convert
+    return lambda value: _copied(convert(value))
+
+
+def _copied(value: Any) -> Any:
+    """A copy of the lists in it, which PySpark's conversion may have left as they were."""
+    if isinstance(value, list | array.array):
+        return [item if type(item) in _LEAVES else _copied(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
+    if isinstance(value, tuple):  # an entry of a map
+        return tuple(map(_copied, value))
+    return value
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -163,8 +183,20 @@ def _date(value: Any) -> datetime.date | None:
     return value
 
 
+def _integer(value: Any) -> Any:
+    # pyarrow would cut off a fraction.
+    if value is None or type(value) is int:
+        return value
+    number: Any = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else value
+    if number != int(number):
+        raise TypeError("an integer is needed")
+    return int(number)
+
+
 def _column_of(data_type: s.DataType) -> Callable[[Sequence[Any], Any], pa.Array[Any]]:
     """The fast conversion of a column; it raises one of _MISFITS where it does not know better."""
+    if isinstance(data_type, s.IntegralType):
+        return _integers
     if isinstance(data_type, s.DateType):
         return _dates
     if isinstance(data_type, s.TimestampType):
@@ -172,6 +204,11 @@ def _column_of(data_type: s.DataType) -> Callable[[Sequence[Any], Any], pa.Array
     if isinstance(data_type, s.TimestampNTZType):
         return _timestamps_without_zone
     return cast("Callable[[Sequence[Any], Any], pa.Array[Any]]", pa.array)
+
+
+def _integers(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
+    _check_types(values, _INTEGERS)
+    return pa.array(values, arrow_type)
 
 
 def _dates(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
