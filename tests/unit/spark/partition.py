@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
@@ -14,13 +14,12 @@ from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType as OurStruct
 from hdfsstore.codecs.types import parse_type
 from hdfsstore.spark.engine import Call
-from hdfsstore.spark.partition_state import PartitionState
-from hdfsstore.spark.spec import BatchSpec, Columns, QuerySpec
+from hdfsstore.spark.partition_state import PartitionState, TimeoutStore
+from hdfsstore.spark.spec import NO_TIMEOUT, TIMEOUT_OFFSET, BatchSpec, Columns, QuerySpec
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.store import HdfsStateStore
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.provider import StateStoreProvider
-from hdfsstore.state.rows import BatchCodec, BinaryRows
+from hdfsstore.state.rows import BatchCodec
 from hdfsstore.state.store_id import StateStoreId
 
 
@@ -43,27 +42,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(ours(schema))
 
 
-class Scanned:
-    """A store whose due keys are found by a look at all of them."""
-
-    def __init__(self, store: HdfsStateStore, query: QuerySpec) -> None:
-        self._store = store
-        self._codec = BatchCodec("value", query.value_schema)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def due(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
-        found = [
-            (key, value)
-            for key, value in self._store.iterator()
-            if -1 != _first(self._codec, value)["timeoutTimestamp"] < end
-        ]
-        for start in range(0, len(found), max_rows):
-            keys, values = zip(*found[start : start + max_rows], strict=True)
-            yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
-
-
 class Partition:
     """One partition of a query, whose batches are run one after another."""
 
@@ -80,7 +58,9 @@ class Partition:
             max_bytes_per_call=1 << 30,
         )
         self._provider: StateStoreProvider = open_provider(
-            StateStoreId(self.query.state_root, 0, 0), conf=self.query.store_conf
+            StateStoreId(self.query.state_root, 0, 0),
+            conf=self.query.store_conf,
+            indexed_offset=None if timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET,
         )
         self._version = 0
         self._unique_id: str | None = None
@@ -90,8 +70,7 @@ class Partition:
         """The state in the next batch, which is committed at the end."""
         spec = BatchSpec(self._version, (self._unique_id,), watermark_ms, processing_time_ms, watermark_ms, False)
         with self._provider.get_store(self._version, self._unique_id) as store:
-            scanned: Any = Scanned(store, self.query)
-            yield PartitionState(self.query, spec, 0, scanned, pa.table({}))
+            yield PartitionState(self.query, spec, 0, cast("TimeoutStore", store), pa.table({}))
             self._unique_id = store.commit().checkpoint_unique_id
         self._version += 1
 
