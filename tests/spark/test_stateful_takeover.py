@@ -128,3 +128,19 @@ def test_our_query_goes_on(spark: SparkSession, tmp_path: Path, backend: str) ->
         spark.conf.unset(confs.PROVIDER)
         spark.conf.unset(FORMAT)
     assert hdfsstore.Checkpoint(checkpoint / "hdfsstore").latest_batch_id == BATCHES + 1
+
+
+def test_timeouts_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that Spark's operator has set fire; the source that makes batches for them is new to Spark's offset log."""
+    folder, checkpoint, copy = tmp_path / "input", tmp_path / "checkpoint", tmp_path / "copy"
+    queries = Queries(spark, folder, add_until_timeout, "EventTimeTimeout")
+    for batch_id in range(BATCHES):
+        write(folder, batch_id)
+    queries.sparks(checkpoint)
+    shutil.copytree(checkpoint, copy)
+    for batch_id in range(BATCHES, BATCHES + 2):
+        write(folder, batch_id)
+    outputs = queries.ours(checkpoint, checkpointFormatVersion=1)
+    assert list(outputs.values()) == list(queries.sparks(copy).values())
+    assert any(total < 0 for rows in outputs.values() for _, total in rows)
+    assert statestore(spark, checkpoint / "hdfsstore") == statestore(spark, copy)
