@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from demo import compare, spark
+from demo import compare, spark, stateful
 from demo.events import Traffic, write_clicks
 from demo.forget import forget_user
 from demo.terminal import Teller
@@ -49,6 +49,7 @@ def main() -> int:
         _open_checkpoint(tell)
         equal = _compare_rows(tell, session)
         equal = _forget(tell, session) and equal
+        equal = _run_function(tell, session) and equal
         with tell.step("And the time? The last batch's state, read into Arrow by both in this run:"):
             tell.console.print(compare.time_table(session, CHECKPOINT, spark_start))
     finally:
@@ -130,6 +131,21 @@ def _forget(tell: Teller, session: SparkSession) -> bool:
         difference = compare.rows_differ(Checkpoint(CHECKPOINT).read_state(), spark.read_state(session, CHECKPOINT))
         tell.say(difference or "and its state is again the same for both")
     return difference is None
+
+
+def _run_function(tell: Teller, session: SparkSession) -> bool:
+    with tell.step("A stateful function of a user's own, in Python: on Spark's API, and unchanged on hdfsstore.spark."):
+        traffic = Traffic(files=4, minutes=5, visits=3_000, users=20_000)
+        count = write_clicks(FOLDER / "few-clicks", traffic)
+        tell.say(f"{count:,} clicks in {traffic.files} batches; the function keeps each user's clicks and seconds")
+        runs = stateful.run_both(session, FOLDER / "few-clicks", FOLDER / "stateful")
+        tell.console.print(stateful.speed_table(runs))
+        equal = all(run.batches == runs["Spark"].batches for run in runs.values())
+        tell.say("Every batch gave the same rows." if equal else "The rows DIFFER.")
+    with tell.step("Its state lies beside Spark's checkpoint, for all the same commands:"):
+        path = str(FOLDER / "stateful" / "hdfsstore" / "hdfsstore")
+        tell.command("sql", path, "select count(*) as users, sum(value.groupState.clicks) as clicks from state")
+    return equal
 
 
 if __name__ == "__main__":
