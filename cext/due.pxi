@@ -1,191 +1,7 @@
-# What is due: candidates from the indexes of the image and of the layers, of which those stay that a lookup of their key
-# leads back to, and from the transaction's own records.
-#
-# An index keeps what later updates have made dead, so how far it was gone through is remembered with the version:
-# what was dead then stays so in every version that is built on it, and what was still alive is listed.
-
-cdef class DueCursor:
-    """How far an index was gone through from its least long on, and which entries before that are alive."""
-
-    cdef int64_t position
-    cdef Area alive         # int64: numbers of entries
-    cdef int64_t num_alive
-
-    def __dealloc__(self):
-        area_free(&self.alive)
-
-    cdef DueCursor copy(self):
-        cdef DueCursor other = DueCursor()
-        other.position = self.position
-        other.num_alive = self.num_alive
-        if self.num_alive:
-            if not area_need(&other.alive, 8 * self.num_alive):
-                raise MemoryError
-            memcpy(other.alive.data, self.alive.data, 8 * self.num_alive)
-        return other
-
-    cdef inline bint keep(self, int64_t number) noexcept nogil:
-        if not area_need(&self.alive, 8 * (self.num_alive + 1)):
-            return False
-        (<int64_t*> self.alive.data)[self.num_alive] = number
-        self.num_alive += 1
-        return True
-
-
-# An index and the records that it is of.
-cdef struct DueSource:
-    const DueView* index
-    const ImageView* image      # NULL: a layer
-    const uint8_t* records
-    bint row_checksums
-    int64_t indexed_at
-
-# What is looked for: all longs up to the last one, or the least of them only.
-cdef struct DueRange:
-    int64_t last
-    bint least_only
-
-
-cdef inline bint due_fence(const DueSource* source, int64_t i, int64_t* out, Fault* fault) noexcept nogil:
-    cdef const uint8_t* p = source.index.fences + 8 * i
-    if source.image != NULL and not touch(source.image, p, 8, fault):
-        return False
-    out[0] = <int64_t> load_le64(p)
-    return True
-
-
-cdef int64_t due_bound(const DueSource* source, int64_t value, Fault* fault) noexcept nogil:
-    """The first fence that is greater than `value`. -1: a fault."""
-    cdef int64_t low = 0, high = num_fences(source.index.count), middle, fence = 0
-    while low < high:
-        middle = low + (high - low) // 2
-        if not due_fence(source, middle, &fence, fault):
-            return -1
-        if fence <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-cdef inline bint due_offset(const DueSource* source, int64_t number, int64_t* out, Fault* fault) noexcept nogil:
-    cdef const uint8_t* p = source.index.entries + ENTRY * number
-    if source.image != NULL and not touch(source.image, p, ENTRY, fault):
-        return False
-    out[0] = <int64_t> load_le32(p) | <int64_t> p[4] << 32
-    area_prefetch(source.records + out[0])
-    return True
-
-
-cdef bint due_read(
-    const DueSource* source, int64_t* numbers, int n, const Reader* reader, Lookup* keys, int64_t* offsets,
-    int64_t* values, bint* alive, Fault* fault,
-) noexcept nogil:
-    """Reads entries of an index, and finds out which are the records that hold; `values` are their longs."""
-    cdef Record record
-    cdef bint looked = reader.own.count > 0 or reader.layer > 0
-    cdef int i
-    for i in range(n):
-        if not due_offset(source, numbers[i], &offsets[i], fault):
-            return False
-    for i in range(n):
-        if source.image == NULL:
-            read_record(source.records + offsets[i], source.row_checksums, &record)
-        elif not image_record(source.image, offsets[i], &record, fault):
-            return False
-        keys[i].key = record.key
-        keys[i].size = record.key_size
-        values[i] = NO_LONG
-        alive[i] = long_of(&record, source.indexed_at, &values[i])
-    if looked:
-        find_decided(reader, keys, n)
-        for i in range(n):
-            if source.image != NULL:
-                alive[i] = alive[i] and keys[i].where == NOWHERE
-            else:
-                alive[i] = alive[i] and keys[i].record == source.records + offsets[i]
-    return True
-
-
-cdef inline int64_t due_place(const DueSource* source, int64_t offset) noexcept nogil:
-    """How a record is found again: by its offset in the image, by its address in a layer."""
-    return offset if source.image != NULL else <int64_t> <uintptr_t> (source.records + offset)
-
-
-cdef bint due_walk(
-    const DueSource* source, const Reader* reader, DueCursor cursor, DueRange* wanted, Area* found, int64_t* num_found,
-    Fault* fault,
-) noexcept nogil:
-    """Goes on through an index and appends the places of the records that are due.
-
-    With `least_only` it stops at the first, and only makes `last` less where that one's long is. False: a fault.
-    """
-    cdef Lookup[GROUP] keys
-    cdef int64_t[GROUP] numbers, offsets, values
-    cdef bint[GROUP] alive
-    cdef int64_t kept = 0, at = 0, stop
-    cdef int64_t* known = <int64_t*> cursor.alive.data
-    cdef int i, n, most = GROUP
-    # What was alive before: less of it may be now.
-    while at < cursor.num_alive:
-        n = <int> min(cursor.num_alive - at, GROUP)
-        memcpy(numbers, known + at, 8 * n)
-        if not due_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
-            return False
-        at += n
-        for i in range(n):
-            if alive[i]:
-                known[kept] = numbers[i]
-                kept += 1
-                if not due_note(wanted, values[i], due_place(source, offsets[i]), found, num_found, fault):
-                    return False
-    cursor.num_alive = kept
-    stop = due_bound(source, wanted.last, fault)
-    if stop < 0:
-        return False
-    stop = min(stop * FENCE, source.index.count)
-    if wanted.least_only:
-        most = 8
-    while cursor.position < stop:
-        n = <int> min(stop - cursor.position, most)
-        most = GROUP
-        for i in range(n):
-            numbers[i] = cursor.position + i
-        if not due_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
-            return False
-        for i in range(n):
-            if alive[i]:
-                if values[i] > wanted.last:
-                    return True
-                if not due_note(wanted, values[i], due_place(source, offsets[i]), found, num_found, fault):
-                    return False
-                if wanted.least_only:
-                    return True
-                if not cursor.keep(cursor.position):
-                    fault.kind = OUT_OF_MEMORY
-                    return False
-            cursor.position += 1
-    return True
-
-
-cdef inline bint due_note(
-    DueRange* wanted, int64_t value, int64_t place, Area* found, int64_t* num_found, Fault* fault
-) noexcept nogil:
-    if value > wanted.last:
-        return True
-    num_found[0] += 1
-    if wanted.least_only:
-        wanted.last = value
-    elif not area_need(found, 8 * num_found[0]):
-        fault.kind = OUT_OF_MEMORY
-        return False
-    else:
-        (<int64_t*> found.data)[num_found[0] - 1] = place
-    return True
-
+# What is due: what the indexes name, and what the transaction has put itself.
 
 cdef bint due_own(Transaction transaction, DueRange* wanted, Area* found, int64_t* num_found, Fault* fault) noexcept nogil:
-    """The same of the transaction's own records, whose places are their offsets."""
+    """Appends the places of the transaction's own records that are due: their offsets."""
     cdef const Table* own = &transaction.own
     cdef const Node* node
     cdef Record record
@@ -213,7 +29,7 @@ cdef bint due_own(Transaction transaction, DueRange* wanted, Area* found, int64_
 
 
 cdef class DueSearch:
-    """One search through all that a transaction reads: its sources are the image and the layers, oldest first."""
+    """A search through all that a transaction reads, which has been entered: the image and the layers, oldest first."""
 
     cdef Transaction transaction
     cdef list layers, indexes
@@ -269,11 +85,12 @@ cdef class DueSearch:
 
 
 cdef next_due(Transaction transaction):
-    cdef DueSearch search = DueSearch(transaction)
+    cdef DueSearch search
     cdef DueRange wanted = DueRange(INT64_MAX, True)
     cdef int64_t number
     transaction.enter(False)
     try:
+        search = DueSearch(transaction)
         search.walk_own(&wanted)
         for number in range(len(search.layers), -1, -1):
             search.walk(number, &wanted)
@@ -290,17 +107,16 @@ cdef class Due:
     cdef int64_t position, max_rows
 
     def __cinit__(self, Transaction transaction not None, int64_t end, int64_t max_rows):
-        cdef DueRange wanted = DueRange(0, False)
+        cdef DueRange wanted = DueRange(end - 1 if end > INT64_MIN else end, False)
         cdef int64_t number
         if max_rows < 1:
             raise ValueError(f"max_rows is {max_rows}: a batch has one row at least")
         self.max_rows = max_rows
-        self.search = DueSearch(transaction)
-        if end == INT64_MIN:
-            return
-        wanted.last = end - 1
         transaction.enter(False)
         try:
+            self.search = DueSearch(transaction)
+            if end == INT64_MIN:
+                return
             self.search.walk(0, &wanted)
             self.of_image = self.search.num_found
             for number in range(1, len(self.search.layers) + 1):

@@ -166,7 +166,8 @@ class Images(Target):
         inputs = []
         for checksums in (False, True):
             for count in (0, 1, 100):
-                image = image_of({row: row * (row[8] % 3) for row in self._rows[:count]}, row_checksums=checksums)
+                rows = {row: row * (row[8] % 3) for row in self._rows[:count]}
+                image = image_of(rows, row_checksums=checksums, indexed_offset=16)
                 inputs.append(Input("", b"".join(image.parts(b"metadata"))))
         return inputs
 
@@ -179,14 +180,18 @@ class Images(Target):
         answer = [image.metadata, image.num_keys, transaction.get_many(keys).to_pylist()]
         answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, 3))]
         answer += [transaction.remove_many(keys[::3]), transaction.put_many(keys[::2], keys[::2])]
+        if image.indexed_offset is not None:  # else the damage is in the header, and was forged
+            answer += [column.to_pylist() for batch in transaction.due(70, 20) for column in batch]
+            answer.append(transaction.next_due())
         answer += [column.to_pylist() for batch in transaction.scan(1000) for column in batch]
-        merger = Merger(image, [transaction.seal()])
+        merger = Merger(image, [transaction.seal()], indexed_offset=16)
         while (window := merger.read()) is not None:
             answer.append(bytes(window))
         while merger.build():
             continue
         merged = VersionedMap(merger.finish()).transaction(0)
-        return [*answer, *(column.to_pylist() for batch in merged.scan() for column in batch)]
+        batches = [*merged.scan(), *merged.due(70, 20)]
+        return [*answer, *(column.to_pylist() for batch in batches for column in batch)]
 
 
 class Schemas(Target):

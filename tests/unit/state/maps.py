@@ -83,6 +83,14 @@ def content_of(transaction: Transaction, max_bytes: int = 100) -> dict[bytes, by
     return found
 
 
+def indexed_long(value: bytes, at: int = 16) -> int | None:
+    """The long that a value is indexed by: of a row of up to 64 columns, neither null nor -1."""
+    if len(value) < at + 8 or value[at // 64] >> (at // 8 - 1) % 8 & 1:
+        return None
+    number: int = struct.unpack_from("<q", value, at)[0]
+    return None if number == -1 else number
+
+
 def prefix_plan(key: StructType, columns: int) -> PrefixPlan:
     kinds = plan(key, "").kinds.decode()
     return len(kinds), bytes({"s": 1, "D": 2, "i": 2}.get(kind, 0) for kind in kinds[:columns])

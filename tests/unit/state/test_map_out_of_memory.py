@@ -19,6 +19,7 @@ from tests.unit.state.maps import binary, content_of, image_of, records_of
 state = {{b"%d" % i: b"value %d" % i for i in range(20_000)}}
 image = image_of(state)
 map_ = VersionedMap(image)
+indexed = VersionedMap(Image.empty(row_checksums=False, indexed_offset=16))
 large = binary([bytes(1 << 20)])
 many = binary(b"%d" % i for i in range(100_000))
 records = records_of([(b"%d" % i, bytes(1 << 20)) for i in range(8)], row_checksums=False)
@@ -62,9 +63,18 @@ def add():
         transaction.put_many(many, binary([b""] * len(many)))
         map_.add(0, transaction.seal())
 
+def due():
+    transaction = indexed.transaction(0)
+    transaction.put_many(many, binary([bytes(24)] * len(many)))
+    layer = indexed.add(0, transaction.seal())
+    kept = []
+    while True:
+        kept.append(indexed.transaction(layer))
+        kept.append(list(kept[-1].due(1, 1 << 20)))
+
 with open("/proc/self/statm") as statm:
     size = int(statm.read().split()[0]) * resource.getpagesize()
-for work in (put_large, put_and_keep, get_many, scan, build, add):
+for work in (put_large, put_and_keep, get_many, scan, build, add, due):
     resource.setrlimit(resource.RLIMIT_AS, (size + {ROOM}, resource.RLIM_INFINITY))
     try:
         work()
@@ -81,4 +91,4 @@ for work in (put_large, put_and_keep, get_many, scan, build, add):
 def test_out_of_memory() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert done.stdout.split() == ["put_large", "put_and_keep", "get_many", "scan", "build", "add"]
+    assert done.stdout.split() == ["put_large", "put_and_keep", "get_many", "scan", "build", "add", "due"]

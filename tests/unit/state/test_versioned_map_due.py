@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from hdfsstore._cext.versioned_map import Image, Layer, LayerBuilder, Merger, Transaction, VersionedMap
 from hdfsstore.errors import ImageDamagedError, StateStoreError
-from tests.unit.state.maps import BLOCK, as_dict, binary, image_of, records_of, reopened, with_right_checksums
+from tests.unit.state.maps import (
+    BLOCK,
+    as_dict,
+    binary,
+    image_of,
+    indexed_long,
+    records_of,
+    reopened,
+    with_right_checksums,
+)
 
 AT = 16
 LONGS = st.integers(-3, 12) | st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 40, -(1 << 40), (1 << 40) + 1])
@@ -32,16 +41,8 @@ STATES = st.dictionaries(KEYS, VALUES)
 UPDATES = st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=15)
 
 
-def long_of(value: bytes) -> int | None:
-    """The long that a value is indexed by."""
-    if len(value) < AT + 8 or value[0] & 2:
-        return None
-    number: int = struct.unpack_from("<q", value, AT)[0]
-    return None if number == -1 else number
-
-
 def due_of(state: Mapping[bytes, bytes], end: int) -> dict[bytes, bytes]:
-    longs = {key: long_of(value) for key, value in state.items()}
+    longs = {key: indexed_long(value) for key, value in state.items()}
     return {key: state[key] for key, number in longs.items() if number is not None and number < end}
 
 
@@ -62,7 +63,7 @@ def found(transaction: Transaction, end: int, max_rows: int = 7) -> dict[bytes, 
 def check(transaction: Transaction, state: Mapping[bytes, bytes], ends: Iterable[int]) -> None:
     for end in ends:
         assert found(transaction, end) == due_of(state, end)
-        longs = [number for number in map(long_of, state.values()) if number is not None]
+        longs = [number for number in map(indexed_long, state.values()) if number is not None]
         assert transaction.next_due() == min(longs, default=None)
 
 

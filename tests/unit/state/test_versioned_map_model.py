@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from tests.unit.state.maps import (
     binary,
     content_of,
     image_of,
+    indexed_long,
     prefix_plan,
     records_of,
     reopened,
@@ -45,7 +47,20 @@ TEXTS = ["", "a", "b", "a text of more than 8 bytes"]
 ROWS = {text: [row(text, number) for number in range(8)] for text in TEXTS}
 KEYS = st.sampled_from([b"", b"x", b"17 bytes of a key", *(key for keys in ROWS.values() for key in keys)])
 VALUES = st.sampled_from([b"", b"v", b"8 bytes.", b"a value" * 9]) | st.binary(max_size=20)
+VALUES |= st.integers(-2, 9).map(lambda number: struct.pack("<qqq", 0, 0, number))
+INDEXED_OFFSET = 16
 INDEX = st.integers(0, 1 << 20)
+
+
+def check_due(transaction: Transaction, state: dict[bytes, bytes], end: int) -> None:
+    found: list[tuple[bytes, bytes]] = []
+    for keys, values in transaction.due(end, 3):
+        found += as_dict(keys, values).items()
+    longs = {key: indexed_long(value) for key, value in state.items()}
+    assert sorted(found) == sorted(
+        (key, state[key]) for key, value in longs.items() if value is not None and value < end
+    )
+    assert transaction.next_due() == min((value for value in longs.values() if value is not None), default=None)
 
 
 @dataclass
@@ -68,7 +83,7 @@ class Histories(RuleBasedStateMachine):
         if large:
             state |= {b"%d" % i: b"a value" for i in range(1000)}
         self.row_checksums = row_checksums
-        image = image_of(state, row_checksums=row_checksums, prefix=PLAN)
+        image = image_of(state, row_checksums=row_checksums, prefix=PLAN, indexed_offset=INDEXED_OFFSET)
         self.map = VersionedMap(reopened(image, prefix=PLAN) if mapped else image)
         self.states = {0: state}
         self.updates: dict[int, list[Update]] = {}
@@ -141,6 +156,11 @@ class Histories(RuleBasedStateMachine):
         expected = {key: open_.state[key] for key in ROWS.get(text, []) if key in open_.state}
         assert as_dict(*open_.transaction.prefix_scan(prefix(text))) == expected
 
+    @rule(index=INDEX, end=st.integers(-2, 11))
+    def due(self, index: int, end: int) -> None:
+        open_ = self.pick(index)
+        check_due(open_.transaction, open_.state, end)
+
     @rule(index=INDEX, max_bytes=st.sampled_from([1, 50, 1000, 1 << 20]))
     def begin_scan(self, index: int, max_bytes: int) -> None:
         open_ = self.pick(index)
@@ -190,7 +210,7 @@ class Histories(RuleBasedStateMachine):
         older = tip
         for _ in range(min(keep, len(path))):
             older = self.parents[older]
-        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN)
+        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN, indexed_offset=INDEXED_OFFSET)
         for keys, values in self.map.transaction(older).scan(500):
             records = zip(keys.to_pylist(), values.to_pylist(), strict=True)
             builder.append(*records_of(records, row_checksums=self.row_checksums))
@@ -200,6 +220,7 @@ class Histories(RuleBasedStateMachine):
             number = other.add(number, layer)
         assert content_of(other.transaction(number)) == self.states[tip]
         assert other.num_keys(number) == len(self.states[tip])
+        check_due(other.transaction(number), self.states[tip], 5)
 
     @invariant()
     def counts_are_right(self) -> None:
@@ -223,6 +244,7 @@ class Histories(RuleBasedStateMachine):
         for layer, state in getattr(self, "states", {}).items():
             assert self.map.num_keys(layer) == len(state)
             assert content_of(self.map.transaction(layer)) == state
+            check_due(self.map.transaction(layer), state, 5)
             updates = []
             at = layer
             while at:

@@ -1,0 +1,139 @@
+"""What is due: 1,000 of many keys a batch, with 50,000 others updated, at 50,000 and at 5 million keys held."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench import store_data
+from bench.report import Report
+from bench.side_by_side import side_by_side
+from hdfsstore._cext.records import RecordParser, encode_records
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Merger, VersionedMap
+from hdfsstore.codecs import types as t
+from hdfsstore.codecs.unsafe_row import RowCodec
+
+FEW, MANY = 50_000, 5_000_000
+UPDATED = 50_000  # keys a batch
+DUE = 1_000  # keys a batch
+BATCHES = 8
+INDEXED_OFFSET = 16
+FIRST_TIMEOUT = 1_790_000_000_000  # ms
+CHUNK = 100_000
+MAX_RECORD_BYTES = 1 << 20
+
+# As Spark keeps a function's state and timeout.
+_STATE = t.StructType((t.StructField("count", t.LongType()), t.StructField("sum", t.DoubleType())))
+_VALUE = t.StructType((t.StructField("groupState", _STATE), t.StructField("timeoutTimestamp", t.LongType())))
+
+Rows = tuple[pa.BinaryArray, pa.BinaryArray]
+
+
+def rows(ids: pa.Array, timeouts: pa.Array) -> Rows:
+    """Keys, and values that are due at these times."""
+    fields = [pa.field("count", pa.int64()), pa.field("sum", pa.float64())]
+    state = pa.StructArray.from_arrays([ids, ids.cast(pa.float64())], fields=fields)
+    columns = [state, timeouts]
+    names = [pa.field("groupState", state.type), pa.field("timeoutTimestamp", pa.int64())]
+    return store_data.rows(ids)[0], RowCodec(_VALUE).encode(pa.StructArray.from_arrays(columns, fields=names))
+
+
+def held(num_keys: int) -> Iterator[Rows]:
+    """All keys; at each millisecond one of them is due, in no order."""
+    for start in range(0, num_keys, CHUNK):
+        ids = pa.array(range(start, min(start + CHUNK, num_keys)), pa.int64())
+        spread = pc.multiply(ids, 48_271)
+        spread = pc.subtract(spread, pc.multiply(pc.divide(spread, num_keys), num_keys))
+        yield rows(ids, pc.add(spread, FIRST_TIMEOUT))
+
+
+def image_of(num_keys: int, indexed_offset: int | None) -> Image:
+    builder = ImageBuilder(row_checksums=False, indexed_offset=indexed_offset)
+    parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=MAX_RECORD_BYTES)
+    for keys, values in held(num_keys):
+        raw = memoryview(encode_records(keys, values)).cast("B")
+        parser.parse(raw, len(raw))
+        builder.append(raw, parser.keys, parser.values)
+    return builder.finish()
+
+
+def batches_of(num_keys: int) -> list[Rows]:
+    """The updates of each batch: they put the keys' timeouts off."""
+    count = min(UPDATED, num_keys)
+    later = pa.array([FIRST_TIMEOUT + MANY + i for i in range(count)], pa.int64())
+    return [
+        rows(pa.array(random.Random(batch).sample(range(num_keys), count), pa.int64()), later)
+        for batch in range(BATCHES)
+    ]
+
+
+def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
+    """All batches on top of the image; seconds of one, by what was done."""
+    map_, layer = VersionedMap(image), 0
+    spent = {"get, put, commit": 0.0, "due, remove": 0.0, "next_due": 0.0}
+    for batch, (keys, values) in enumerate(batches):
+        transaction = map_.transaction(layer)
+        begun = time.perf_counter()
+        transaction.get_many(keys)
+        transaction.put_many(keys, values)
+        updated = time.perf_counter()
+        found = 0
+        if timeouts:
+            for due, _ in transaction.due(FIRST_TIMEOUT + DUE * (batch + 1), 10_000):
+                found += transaction.remove_many(due)
+            removed = time.perf_counter()
+            transaction.next_due()
+            spent["due, remove"] += removed - updated
+            spent["next_due"] += time.perf_counter() - removed
+            assert found <= DUE
+        committing = time.perf_counter()
+        layer = map_.add(layer, transaction.seal())
+        spent["get, put, commit"] += updated - begun + time.perf_counter() - committing
+    return {what: seconds / len(batches) for what, seconds in spent.items()}
+
+
+def test_due(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
+    sizes = [size // 100 if smoke else size for size in (FEW, MANY)]
+    images = {size: image_of(size, INDEXED_OFFSET) for size in sizes}
+    plain = image_of(sizes[1], None)
+    batches = {size: batches_of(size) for size in sizes}
+    seconds: dict[tuple[int, bool], dict[str, float]] = {}
+    for _ in range(rounds):
+        for size in sizes:
+            for timeouts in (False, True):
+                taken = run(
+                    images[size] if timeouts else plain if size == sizes[1] else images[size], batches[size], timeouts
+                )
+                best = seconds.setdefault((size, timeouts), taken)
+                seconds[size, timeouts] = {what: min(best[what], taken[what]) for what in taken}
+    benchmark.pedantic(lambda: run(images[sizes[1]], batches[sizes[1]], True), rounds=1)
+    for size in sizes:
+        for what, taken in seconds[size, True].items():
+            report.add(f"{size:,} keys with timeouts, a batch: {what}", f"{1000 * taken:.1f} ms", "")
+    without, with_ = (seconds[sizes[1], timeouts]["get, put, commit"] for timeouts in (False, True))
+    report.add("get, put, commit with the index / without", f"{with_ / without:.2f}", "goal: no more")
+    whole = [sum(seconds[size, True].values()) for size in sizes]
+    report.add("a batch with timeouts, many keys held / few", f"{whole[1] / whole[0]:.2f}", "")
+    grown = (images[sizes[1]].nbytes - plain.nbytes) / sizes[1]
+    report.add("the index in the image", f"{grown:.2f} bytes a key", "goal: 12")
+
+    def merge(indexed_offset: int | None) -> None:
+        merger = Merger(plain, [], indexed_offset=indexed_offset)
+        while merger.build():
+            pass
+        merger.finish()
+
+    def scan() -> None:
+        for _ in VersionedMap(plain).transaction(0).scan():
+            pass
+
+    taken = side_by_side(
+        {"without": lambda: merge(None), "with": lambda: merge(INDEXED_OFFSET), "scan": scan}, min(rounds, 3)
+    )
+    report.add("an image built with the index / without", f"{taken['with'] / taken['without']:.2f}", "")
+    report.add("a scan of as many keys", f"{1000 * taken['scan']:.0f} ms", "")
