@@ -20,6 +20,7 @@ class Backend:
         checkpoint_formats: the checkpoint format versions that it writes.
         codecs: the compression codecs that it writes.
         row_checksums: whether rows can carry checksums.
+        indexes: whether it finds rows by a long in their values.
         forks: whether a child of a process that has stores open can go on with them, or with others.
     """
 
@@ -30,6 +31,7 @@ class Backend:
     codecs: tuple[str, ...] = ("lz4", "zstd", "snappy", "lzf")
     row_checksums: bool = True
     forks: bool = True
+    indexes: bool = True
 
     def files(self, folder: Path) -> list[Path]:
         """Every state file in a store's folder."""
@@ -49,7 +51,7 @@ def _stem(version: int, unique_id: str | None) -> str:
 
 
 HDFS = Backend("hdfs", changes="delta", whole="snapshot")
-ROCKSDB = Backend("rocksdb", changes="changelog", whole="zip", row_checksums=False, forks=False)
+ROCKSDB = Backend("rocksdb", changes="changelog", whole="zip", row_checksums=False, forks=False, indexes=False)
 BACKENDS = (HDFS, ROCKSDB)
 
 
@@ -81,4 +83,5 @@ def _variants(every_codec: bool) -> Iterator[Variant]:
 
 VARIANTS = tuple(_variants(every_codec=False))
 EVERY_CODEC = tuple(_variants(every_codec=True))
+INDEXED = [variant for variant in VARIANTS if variant.backend.indexes]
 WITH_IDS = [variant for variant in VARIANTS if variant.conf.checkpoint_format_version == 2]

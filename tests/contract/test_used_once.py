@@ -24,6 +24,11 @@ READS: dict[str, Callable[[ReadStateStore], object]] = {
     "scan": lambda store: list(store.scan()),
     "prefix_scan": lambda store: list(store.prefix_scan(prefix("a"))),
 }
+# Not every backend has these.
+DUE: dict[str, Callable[[ReadStateStore], object]] = {
+    "due": lambda store: store.due(1),
+    "next_due": lambda store: store.next_due(),
+}
 WRITES: dict[str, Callable[[StateStore], object]] = {
     "put": lambda store: store.put(K, V),
     "put_many": lambda store: store.put_many(MANY, pa.array([V], pa.binary())),
@@ -43,14 +48,14 @@ def provider(partition: Partition) -> StateStoreProvider:
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("call", [*READS, *WRITES])
+@pytest.mark.parametrize("call", [*READS, *WRITES, *DUE])
 def test_a_store_that_has_ended_raises(provider: StateStoreProvider, partition: Partition, end: str, call: str) -> None:
     one = write(provider, EMPTY, {})
     store = provider.get_store(*one)
     getattr(store, end)()
     files = partition.backend.files(partition.folder)
     with pytest.raises(StateStoreClosedError):
-        {**READS, **WRITES}[call](store)
+        {**READS, **WRITES, **DUE}[call](store)
     assert partition.backend.files(partition.folder) == files
 
 

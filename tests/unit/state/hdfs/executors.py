@@ -33,13 +33,16 @@ class Executors:
         self._conf = {"maintenance_interval": 0, **conf}
         self._opened: list[HdfsStateStoreProvider] = []
 
-    def open(self, host: str = "host", *schemas: Schema, prefix: int = 0, **conf: Any) -> HdfsStateStoreProvider:
+    def open(
+        self, host: str = "host", *schemas: Schema, prefix: int = 0, indexed: int | None = None, **conf: Any
+    ) -> HdfsStateStoreProvider:
         """A provider as in a new process on that host: those of one host share local images."""
         provider = HdfsStateStoreProvider(
             StateStoreId(str(self.root / "state"), 0, 0),
             StateStoreConf(**{"local_dir": str(self.root / host), **self._conf, **conf}),
             *map(struct_type, schemas),
             num_cols_prefix_key=prefix,
+            indexed_offset=indexed,
         )
         self._opened.append(provider)
         return provider

@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,12 +30,15 @@ from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.backends import HDFS
 from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read
+from tests.unit.state.maps import as_dict, indexed_long
 
 Steps = Sequence[tuple[bytes, bytes | None]]  # puts, and removes where the value is None
+INDEXED_OFFSET = 16
 HOSTS = ("a", "a", "b")  # two executors share the images of one host
 
 KEYS = st.integers(0, 11).map(lambda number: b"key %d" % number)
-VALUES = st.none() | st.integers(0, 999).map(lambda number: b"%d" % number)
+# Rows of two longs, the second of which is indexed.
+VALUES = st.none() | st.integers(0, 999).map(lambda number: struct.pack("<qqq", 0, number, number % 20 - 1))
 STEPS = st.lists(st.tuples(KEYS, VALUES), max_size=6)
 EXECUTORS = st.integers(0, len(HOSTS) - 1)
 PICKS = st.integers(0, 999)
@@ -81,6 +85,17 @@ def after(rows: State, steps: Steps) -> State:
     return result
 
 
+def check_rows(store: ReadStateStore, rows: State) -> None:
+    """All of them are there, and found where they are due."""
+    assert contents(store) == rows
+    longs = {key: indexed_long(value) for key, value in rows.items()}
+    indexed = {key: long for key, long in longs.items() if long is not None}
+    for end in (10, 20):
+        due = {key: value for batch in store.due(end, 3) for key, value in as_dict(*batch).items()}
+        assert due == {key: rows[key] for key, long in indexed.items() if long < end}
+        assert store.next_due() == min(indexed.values(), default=None)
+
+
 class History:
     """Driver, executors and model."""
 
@@ -98,7 +113,8 @@ class History:
         self.script: dict[int, Steps] = {}  # format 1: what each version's attempts do
 
     def _open(self, host: str) -> StateStoreProvider:
-        return self.partition.open(host, checkpoint_format_version=self.format)
+        schemas = {"indexed_offset": INDEXED_OFFSET}
+        return self.partition.open(host, schemas=schemas, checkpoint_format_version=self.format)
 
     @property
     def oldest(self) -> int:
@@ -120,13 +136,13 @@ class History:
                 return
             self.script[base[0] + 1] = steps
         store = self.executors[executor].get_store(*base)
-        assert contents(store) == self.rows[base]
+        check_rows(store, self.rows[base])
         self.attempts.append(Attempt(executor, base, store, dict(self.rows[base]), list(steps)))
 
     def commit(self, attempt: Attempt) -> None:
         self.attempts.remove(attempt)
         attempt.work(len(attempt.left))
-        assert contents(attempt.store) == attempt.rows
+        check_rows(attempt.store, attempt.rows)
         info = attempt.store.commit()
         written = (info.version, info.checkpoint_unique_id)
         assert (info.version, info.base_checkpoint_unique_id) == (attempt.base[0] + 1, attempt.base[1])
@@ -234,7 +250,8 @@ class History:
         if pick % 2:
             version = promised[pick // 2 % len(promised)]
         if version in promised:
-            assert read(self.executors[executor], version) == self.rows[version]
+            with self.executors[executor].get_read_store(*version) as store:
+                check_rows(store, self.rows[version])
         elif version[1] is not None:
             with contextlib.suppress(StateStoreError):
                 assert read(self.executors[executor], version) == self.rows[version]

@@ -17,7 +17,8 @@ from hdfsstore.state.hdfs.store import HdfsStateStore
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-VALUE = pa.schema([("v", pa.string())])
+VALUE = pa.schema([("v", pa.string()), ("due", pa.int64())])
+INDEXED = 16  # where `due` stands in a value
 
 
 def with_image(executors: Executors, count: int) -> list[VersionId]:
@@ -197,7 +198,7 @@ def keys(count: int) -> pa.RecordBatch:
 
 
 def values(count: int, tag: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"v": [f"{tag} {i}" for i in range(count)]}, schema=VALUE)
+    return pa.RecordBatch.from_pydict({"v": [f"{tag} {i}" for i in range(count)], "due": range(count)}, schema=VALUE)
 
 
 def row(provider: HdfsStateStoreProvider, b: int) -> bytes:
@@ -220,6 +221,7 @@ CALLS: dict[str, Call] = {
     "iterator": lambda _, store: sorted(store.iterator()),
     "scan": lambda _, store: sorted(str(row) for batch in store.scan() for row in batch.to_pylist()),
     "prefix_scan": lambda provider, store: sorted(store.prefix_scan(prefix_of(provider, 3))),
+    "due": lambda _, store: sorted(str(pair) for batch in store.due(900, 70) for pair in zip(*batch, strict=True)),
 }
 
 
@@ -228,7 +230,7 @@ def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplo
     """What a call returns, what was updated before it, and what is committed are those of a store without damage."""
 
     def history(host: str, spoiled: bool) -> tuple[object, dict[bytes, bytes], dict[bytes, bytes], list[float]]:
-        provider = any_executors.open(host, KEY, VALUE, prefix=1)
+        provider = any_executors.open(host, KEY, VALUE, prefix=1, indexed=INDEXED)
         store = provider.get_store(*base)
         store.put_batch(keys(3), values(3, "before"))
         store.remove_batch(keys(20).slice(15))
@@ -243,10 +245,10 @@ def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplo
         counted = [store.metrics[f"num{what}StateRows"] for what in ("Total", "Updated", "Removed")]
         assert provider.metrics["localImagesDamaged"] == spoiled
         assert read(provider, version) == rows
-        return result, rows, read(any_executors.open("third", KEY, VALUE, prefix=1), version), counted
+        return result, rows, read(any_executors.open("third", KEY, VALUE, prefix=1, indexed=INDEXED), version), counted
 
     def hundreds(host: str) -> VersionId:
-        with any_executors.open(host, KEY, VALUE, prefix=1, min_deltas_for_snapshot=0) as provider:
+        with any_executors.open(host, KEY, VALUE, prefix=1, indexed=INDEXED, min_deltas_for_snapshot=0) as provider:
             store = provider.get_store(0)
             store.put_batch(keys(1000), values(1000, "base"))
             version = id_of(store.commit())
@@ -324,3 +326,34 @@ def test_a_read_store_recovers_too(executors: Executors, caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         assert contents(store) == rows_at(3)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+
+def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
+    any_executors: Executors, caplog: pytest.LogCaptureFixture
+) -> None:
+    def due(provider: HdfsStateStoreProvider, version: VersionId) -> int:
+        with provider.get_read_store(*version) as store:
+            return sum(len(batch[0]) for batch in store.due(1000))
+
+    indexed = {"indexed": INDEXED, "min_deltas_for_snapshot": 0}
+    with any_executors.open("host", KEY, VALUE, min_deltas_for_snapshot=0) as provider:
+        store = provider.get_store(0)
+        store.put_batch(keys(500), values(500, "base"))
+        version = id_of(store.commit())
+        provider.do_maintenance()
+    with any_executors.open("host", KEY, VALUE, **indexed) as provider, caplog.at_level(logging.INFO):
+        assert due(provider, version) == 500
+        assert provider.metrics["localImageHitCount"] == 0
+        assert "no index of the longs at 16" in caplog.text
+        assert any_executors.images() == []
+        version = commit(provider, version)
+        provider.do_maintenance()
+    assert len(any_executors.images()) == 1
+    # What has more than is asked for is used, and stays.
+    for more, count in (({}, None), (indexed, 500), ({"indexed": 8}, 0)):
+        with any_executors.open("host", **more) as provider:
+            if count is None:
+                assert len(read(provider, version)) == 501
+            else:
+                assert due(provider, version) == count
+            assert provider.metrics["localImageHitCount"] == (more != {"indexed": 8})
