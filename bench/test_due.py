@@ -98,42 +98,38 @@ def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
 
 
 def test_due(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
-    sizes = [size // 100 if smoke else size for size in (FEW, MANY)]
-    images = {size: image_of(size, INDEXED_OFFSET) for size in sizes}
-    plain = image_of(sizes[1], None)
-    batches = {size: batches_of(size) for size in sizes}
-    seconds: dict[tuple[int, bool], dict[str, float]] = {}
+    few, many = (size // 100 if smoke else size for size in (FEW, MANY))
+    plain = image_of(many, None)
+    runs = {
+        f"{few:,} keys with timeouts": (image_of(few, INDEXED_OFFSET), batches_of(few), True),
+        f"{many:,} keys with timeouts": (image_of(many, INDEXED_OFFSET), batches_of(many), True),
+        f"{many:,} keys without": (plain, batches_of(many), False),
+    }
+    best: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
-        for size in sizes:
-            for timeouts in (False, True):
-                taken = run(
-                    images[size] if timeouts else plain if size == sizes[1] else images[size], batches[size], timeouts
-                )
-                best = seconds.setdefault((size, timeouts), taken)
-                seconds[size, timeouts] = {what: min(best[what], taken[what]) for what in taken}
-    benchmark.pedantic(lambda: run(images[sizes[1]], batches[sizes[1]], True), rounds=1)
-    for size in sizes:
-        for what, taken in seconds[size, True].items():
-            report.add(f"{size:,} keys with timeouts, a batch: {what}", f"{1000 * taken:.1f} ms", "")
-    without, with_ = (seconds[sizes[1], timeouts]["get, put, commit"] for timeouts in (False, True))
-    report.add("get, put, commit with the index / without", f"{with_ / without:.2f}", "goal: no more")
-    whole = [sum(seconds[size, True].values()) for size in sizes]
-    report.add("a batch with timeouts, many keys held / few", f"{whole[1] / whole[0]:.2f}", "")
-    grown = (images[sizes[1]].nbytes - plain.nbytes) / sizes[1]
+        for name, what in runs.items():
+            taken = run(*what)
+            best[name] = {part: min(best.get(name, taken)[part], taken[part]) for part in taken}
+    _, with_timeouts, _ = runs.values()
+    benchmark.pedantic(run, with_timeouts, rounds=1)
+    for name, taken in best.items():
+        for part, seconds in taken.items():
+            if seconds:
+                report.add(f"{name}, a batch: {part}", f"{1000 * seconds:.1f} ms", "")
+    grown = (with_timeouts[0].nbytes - plain.nbytes) / many
     report.add("the index in the image", f"{grown:.2f} bytes a key", "goal: 12")
 
     def merge(indexed_offset: int | None) -> None:
         merger = Merger(plain, [], indexed_offset=indexed_offset)
         while merger.build():
-            pass
+            continue
         merger.finish()
 
     def scan() -> None:
         for _ in VersionedMap(plain).transaction(0).scan():
-            pass
+            continue
 
-    taken = side_by_side(
-        {"without": lambda: merge(None), "with": lambda: merge(INDEXED_OFFSET), "scan": scan}, min(rounds, 3)
-    )
-    report.add("an image built with the index / without", f"{taken['with'] / taken['without']:.2f}", "")
-    report.add("a scan of as many keys", f"{1000 * taken['scan']:.0f} ms", "")
+    work = {"without": lambda: merge(None), "with": lambda: merge(INDEXED_OFFSET), "scan": scan}
+    medians = side_by_side(work, min(rounds, 3))
+    report.add("building an image with the index / without", f"{medians['with'] / medians['without']:.2f}", "")
+    report.add(f"a scan of {many:,} keys", f"{1000 * medians['scan']:.0f} ms", "")

@@ -162,7 +162,9 @@ cdef class VersionedMap:
         if fault.kind != NONE:
             raise failure(&fault, self.image.path)
         if counted:
-            self.due_cursors[number] = layer.due_cursors
+            self.due_cursors[number], layer.due_cursors = layer.due_cursors, None
+            if parent:  # who goes on from before the parent begins anew: cursors may be large
+                self.due_cursors[self.parents[parent - 1]] = None
         self.key_counts[number] = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
         return number
 
