@@ -18,7 +18,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark.frames import KNOWN_BLOCKS
-from hdfsstore.spark.pandas_types import WRONG_NAMES, WRONG_NUMBER, PandasConf, ToArrow
+from hdfsstore.spark.pandas_types import PandasConf, ToArrow
 
 
 class OutputFrames:
@@ -61,9 +61,10 @@ class OutputFrames:
         labels = tuple(frame.columns.tolist())
         num_columns = len(labels)
         if num_columns != len(self._names) and num_columns:
+            # As PySpark 4.3 has it; the names of such errors differ between releases.
             raise PySparkRuntimeError(
-                errorClass=WRONG_NUMBER,
-                messageParameters={"expected": str(len(self._names)), "actual": str(num_columns)},
+                "[RESULT_COLUMN_SCHEMA_MISMATCH] Number of columns of the returned data doesn't match specified "
+                f"schema. Expected: {len(self._names)} Actual: {num_columns}"
             )
         num_rows = len(frame)
         if not num_rows:
@@ -122,11 +123,8 @@ class OutputFrames:
         extra = [str(label) for label in labels if label not in self._names]
         if missing or extra:
             raise PySparkRuntimeError(
-                errorClass=WRONG_NAMES,
-                messageParameters={
-                    "missing": f" Missing: {', '.join(missing)}." if missing else "",
-                    "extra": f" Unexpected: {', '.join(extra)}." if extra else "",
-                },
+                "[RESULT_COLUMN_NAMES_MISMATCH] Column names of the returned data do not match specified schema."
+                f"{' Missing: ' * bool(missing)}{', '.join(missing)}{' Unexpected: ' * bool(extra)}{', '.join(extra)}"
             )
         return [self._names.index(label) for label in labels]
 

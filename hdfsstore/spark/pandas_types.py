@@ -25,10 +25,6 @@ except ImportError:
 else:
     IS_4_1 = False
 
-# PySpark's conditions of frames with the wrong columns.
-WRONG_NUMBER = "RESULT_LENGTH_MISMATCH_FOR_PANDAS_UDF" if IS_4_1 else "RESULT_COLUMN_SCHEMA_MISMATCH"
-WRONG_NAMES = "RESULT_COLUMNS_MISMATCH_FOR_PANDAS_UDF" if IS_4_1 else "RESULT_COLUMN_NAMES_MISMATCH"
-
 # Rows of a frame, and of an output batch, where Spark's own limit is off (0 or less).
 _MOST_RECORDS = 2**31 - 1
 

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError, PySparkValueError
 from pyspark.sql import types as s
-from pyspark.sql.conversion import PandasToArrowConversion
 
 from hdfsstore.spark import output_frames as module
 from hdfsstore.spark.output_frames import OutputFrames
-from hdfsstore.spark.pandas_types import PandasConf
+from hdfsstore.spark.pandas_types import IS_4_1, PandasConf
 from tests.unit.spark.partition import arrow_schema, struct
 
 BERLIN = PandasConf(timezone="Europe/Berlin")
@@ -77,10 +76,12 @@ def test_columns_are_matched_by_name_where_labels_are_strings(
     assert gather([named, frame, named], conf=conf)[1] == row
 
 
+since_4_2 = pytest.mark.skipif(IS_4_1, reason="PySpark has no such conversion before 4.2")
 DAY = datetime.date(2024, 3, 31)
 TIME = pd.Timestamp("2024-03-31 03:00:00")
 
 
+@since_4_2
 @pytest.mark.parametrize(
     ("spark_type", "columns"),
     [
@@ -112,6 +113,8 @@ def test_mixed_dtypes_give_what_pyspark_gives(spark_type: Any, columns: list[Any
 
 
 def pyspark_s(joined: pd.DataFrame, schema: Any) -> list[dict[str, Any]]:
+    from pyspark.sql.conversion import PandasToArrowConversion
+
     batch = PandasToArrowConversion.convert(joined, schema, timezone="Europe/Berlin", arrow_cast=True)
     return batch.cast(arrow_schema(schema)).to_pylist()
 
