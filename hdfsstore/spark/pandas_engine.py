@@ -90,13 +90,14 @@ class _Run:
     def call(self, call: Call) -> Iterator[pa.RecordBatch]:
         key_rows = self._partition.encode_keys(call.keys)
         groups = group(key_rows, is_sorted=call.is_sorted)
+        key_rows = key_rows.take(groups.first)
+        keys = call.keys.take(groups.first)
         # Rows are taken out of one chunk many times faster than out of many.
         rows = call.rows if groups.order is None else call.rows.combine_chunks()
         for first, end in groups.windows(_ROWS):
-            ids = groups.first[first:end]
-            keys = self._to_pandas.tuples(call.keys.take(ids))
-            states = self._states.read(key_rows.take(ids))
-            yield from self._keys(keys, self._frames(rows, groups, first, end), states)
+            states = self._states.read(key_rows.slice(first, end - first))
+            tuples = self._to_pandas.tuples(keys.slice(first, end - first))
+            yield from self._keys(tuples, self._frames(rows, groups, first, end), states)
 
     def expired(self, key_rows: Any, states: pa.StructArray) -> Iterator[pa.RecordBatch]:
         keys = self._to_pandas.tuples(self._partition.decode_keys(key_rows))
