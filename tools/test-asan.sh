@@ -20,6 +20,6 @@ case $($python -c 'import hdfsstore._cext.lz4_block as module; print(module.__fi
 *) echo "the tests would not run on the sanitizers' build" >&2 && exit 1 ;;
 esac
 $python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q tests/unit/codecs \
-    tests/unit/state/test_versioned_map*.py tests/unit/state/test_merger.py
+    tests/unit/state/test_versioned_map*.py tests/unit/state/test_merger.py tests/unit/spark/test_key_groups.py
 $python -m tests.fuzz --seconds 12 --target lz4 --target lzf --target checked_records --target records --target rows \
     --target images --target forged_images

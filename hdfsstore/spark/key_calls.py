@@ -64,7 +64,8 @@ class KeyCalls:
             while True:
                 try:
                     if results is None:
-                        results = iter(func(key, its_rows, state) or ())
+                        result = func(key, its_rows, state)
+                        results = iter(() if result is None else result)
                     given = list(map(accept, islice(results, PART_ROWS)))
                 except Exception as error:  # noqa: BLE001 - whatever the user's function raises
                     self._fail(error, index)

@@ -80,16 +80,10 @@ class Partition:
         values = BatchCodec("value", self.query.value_schema)
         with self._provider.get_store(self._version, self._unique_id) as store:
             pairs = list(store.iterator())
-        found = {}
-        for key, value in pairs:
-            columns = tuple(_first(keys, key).values())
-            found[columns if len(columns) > 1 else columns[0]] = _first(values, value)
-        return found
-
-
-def _first(codec: BatchCodec, row: bytes) -> dict[str, Any]:
-    value: dict[str, Any] = codec.decode(pa.array([row], pa.binary()))[0].as_py()
-    return value
+        all_keys = keys.decode(pa.array([key for key, _ in pairs], pa.binary())).to_pylist()
+        all_values = values.decode(pa.array([value for _, value in pairs], pa.binary())).to_pylist()
+        columns = [tuple(key.values()) for key in all_keys]
+        return {key if len(key) > 1 else key[0]: value for key, value in zip(columns, all_values, strict=True)}
 
 
 def call(rows: pa.Table, *keys: str, is_sorted: bool = False) -> Call:

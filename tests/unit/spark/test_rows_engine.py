@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import random
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -10,13 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
 
-from hdfsstore.errors import SchemaMismatchError, UserFunctionError
+from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.key_calls import PART_ROWS
 from hdfsstore.spark.partition_state import PartitionState
@@ -408,3 +412,89 @@ def test_states_of_columns_that_are_nested(tmp_path: Path) -> None:
             run(engine_of(remember, state=schema), state, call(events(("a", 1.0), ("b", 1.0)), "user"))
     assert seen == [None, None, value, (None, None, None, None)]
     assert seen[2][0][0].price == Decimal("1.25")
+
+
+def test_values_of_numpy_and_pandas_are_kept_as_pythons(tmp_path: Path) -> None:
+    zoned = pd.Timestamp("2024-02-29 12:30", tz="UTC")
+    given = {"a": np.int64(5), "b": [np.float32(0.5), np.bool_(True)], "c": zoned}
+    seen = []
+
+    def remember(_key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
+        seen.append(state.getOption)
+        state.update(given)
+
+    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA)
+    for _ in range(2):
+        with partition.batch() as state:
+            run(engine_of(remember, state=ANY), state, call(events(("a", 1.0)), "user"))
+    assert repr(seen[1]) == repr({"a": 5, "b": [0.5, True], "c": zoned.to_pydatetime().astimezone(datetime.UTC)})
+
+
+def test_without_msgpack_a_schema_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    with pytest.raises(StateStoreError, match=r"kept with msgpack, which is not installed\. pip install"):
+        engine_of(count_and_sum, state=ANY)
+    engine_of(count_and_sum)
+
+
+CHANGES = ("update", "remove", "timeout")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: int) -> None:
+    """Beside a model: what a key holds is a state and a timeout, and what is called is data first, then what is due."""
+    chance = random.Random(seed)
+    partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
+    held: dict[str, tuple[tuple[int, float] | None, int]] = {}
+    now = 1_000
+    for batch in range(8):
+        now += chance.randrange(1, 300)
+        plans = {
+            (f"user-{i}", timed_out): [
+                (chance.choice(CHANGES), chance.randrange(1, 500)) for _ in range(chance.randrange(4))
+            ]
+            for i in range(12)
+            for timed_out in (False, True)
+        }
+        data = [f"user-{i}" for i in range(12) if chance.random() < 0.5]
+        seen: list[tuple[str, bool, tuple[Any, ...] | None]] = []
+
+        def change(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
+            seen.append((key[0], state.hasTimedOut, state.getOption))  # noqa: B023 - called within the loop
+            for what, number in plans[key[0], state.hasTimedOut]:  # noqa: B023
+                if what == "update":
+                    state.update((number, float(number)))
+                elif what == "remove":
+                    state.remove()
+                else:
+                    state.setTimeoutDuration(number)
+
+        with partition.batch(processing_time_ms=now) as state:
+            run(engine_of(change), state, *([call(events(*((user, 0.0) for user in data)), "user")] if data else []))
+
+        expected = []
+        for timed_out in (False, True):
+            due = [user for user, (_, timeout) in held.items() if -1 != timeout < now]
+            for user in due if timed_out else data:
+                value, timeout = held.get(user, (None, -1))
+                expected.append((user, timed_out, value))
+                new, is_written, is_removed, timeout = value, False, False, -1
+                for what, number in plans[user, timed_out]:
+                    if what == "update":
+                        new, is_written, is_removed = (number, float(number)), True, False
+                    elif what == "remove":
+                        new, is_written, is_removed = None, False, True
+                    else:
+                        timeout = now + number
+                if is_written or timeout != -1:
+                    held[user] = new, timeout
+                elif is_removed:
+                    held.pop(user, None)
+        assert sorted(seen, key=repr) == sorted(expected, key=repr), (seed, batch)
+        assert partition.rows() == {
+            user: {
+                "groupState": None if value is None else {"n": value[0], "total": value[1]},
+                "timeoutTimestamp": timeout,
+            }
+            for user, (value, timeout) in held.items()
+        }, (seed, batch)
