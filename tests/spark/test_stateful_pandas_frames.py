@@ -1,8 +1,9 @@
-"""applyInPandasWithState gives its function what Spark's own does: keys and frames, value by value and type by type."""
+"""applyInPandasWithState gives its function what Spark's own does, type by type, and takes the same from it."""
 
 from __future__ import annotations
 
 import pickle
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,13 +70,14 @@ def some_rows() -> str:
 
 
 def pickled(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """What the function gets, as it gets it."""
-    got = pickle.dumps((key, [(frame, type(frame.index).__name__) for frame in frames]))
-    state.update((len(got),))
-    yield pd.DataFrame({"g": [key[0]], "got": [got]})
+    """The rows as they are, and what the function gets, as it gets it."""
+    state.update((1,))
+    for frame in frames:
+        yield frame.drop(columns=["v", "nothing"]).assign(got=[pickle.dumps((key, frame))] + [None] * (len(frame) - 1))
 
 
-def gotten(stream: Any, folder: Path) -> dict[str | None, Any]:
+def outcome(stream: Any, folder: Path) -> tuple[dict[str | None, list[Any]], list[Row]]:
+    """What the function got, by its first key column; and the output without that."""
     found: list[Row] = []
 
     def sink(output: DataFrame, _: int) -> None:
@@ -89,34 +91,37 @@ def gotten(stream: Any, folder: Path) -> dict[str | None, Any]:
         .start()
     )
     query.awaitTermination()
-    return {row.g: pickle.loads(row.got) for row in found}
+    got: dict[str | None, list[Any]] = defaultdict(list)
+    for row in found:
+        if row.got is not None:
+            got[row.g].append(pickle.loads(row.got))
+    return got, sorted(row[:-1] for row in found)
 
 
-def test_keys_and_frames_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_frames_and_output_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         spark.sql(some_rows()).coalesce(1).write.parquet(str(tmp_path / "in"))
         stream = spark.readStream.schema(ROWS).parquet(str(tmp_path / "in"))
         rows = stream.withColumn("v", f.parse_json(f.col("i").cast("string"))).withColumn("nothing", f.lit(None))
-        arguments = (pickled, "g string, got binary", "size int", "update", "NoTimeout")
-        theirs = gotten(rows.groupBy(*KEYS).applyInPandasWithState(*arguments), tmp_path / "theirs")
-        ours = gotten(groupBy(rows, *KEYS).applyInPandasWithState(*arguments), tmp_path / "ours")
+        arguments = (pickled, f"{ROWS}, got binary", "seen int", "update", "NoTimeout")
+        theirs, their_rows = outcome(rows.groupBy(*KEYS).applyInPandasWithState(*arguments), tmp_path / "theirs")
+        ours, our_rows = outcome(groupBy(rows, *KEYS).applyInPandasWithState(*arguments), tmp_path / "ours")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert len(our_rows) == 40
+    assert str(our_rows) == str(their_rows)  # NaN is NaN
     assert len(ours) == len(theirs) == 8
-    assert {str(frame["n"].dtype) for _, frames in theirs.values() for frame, _ in frames} == {"int32", "float64"}
-    for name, (key, frames) in theirs.items():
-        our_key, our_frames = ours[name]
+    assert {str(frame["n"].dtype) for ((_, frame),) in theirs.values()} == {"int32", "float64"}
+    for name, ((key, frame),) in theirs.items():
+        ((our_key, our_frame),) = ours[name]
         alike(our_key, key)
-        assert len(our_frames) == len(frames) == 1
-        (our_frame, our_index), (frame, index) = our_frames[0], frames[0]
-        assert our_index == index
         pd.testing.assert_index_equal(our_frame.index, frame.index, exact=True)
         pd.testing.assert_index_equal(our_frame.columns, frame.columns, exact=True)
         assert our_frame.dtypes.to_list() == frame.dtypes.to_list()
+        # Spark's shuffle does not keep the order of a key's rows.
+        order, our_order = np.argsort(frame["i"].to_numpy()), np.argsort(our_frame["i"].to_numpy())
         for column in frame.columns:
-            # Spark's shuffle does not keep the order of a key's rows.
-            order, our_order = np.argsort(frame["i"].to_numpy()), np.argsort(our_frame["i"].to_numpy())
             for theirs_at, ours_at in zip(order, our_order, strict=True):
                 alike(our_frame[column][ours_at], frame[column][theirs_at])
 
