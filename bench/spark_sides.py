@@ -1,0 +1,151 @@
+"""What our stateful functions are measured against: Spark's own, and the plan of a batch of ours without any state."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from bench.user_functions import OUTPUT, STATE, DictState, RowSums, pandas_sums, row_sums, sums
+
+PARTITIONS = 2
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def to_noop(batch: DataFrame, _: int) -> None:
+    """The sink of all sides: every row is made, none is kept."""
+    batch.write.format("noop").mode("overwrite").save()
+
+
+def start(out: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Starts a query on one of Spark's own operators."""
+    writer = out.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    return writer.foreachBatch(to_noop).start()
+
+
+def sql_aggregation(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Spark's own aggregation, compiled to Java."""
+    aggregated = rows.groupBy("user").agg(F.count("amount").alias("count"), F.sum("amount").alias("sum"))
+    return start(aggregated, checkpoint)
+
+
+def in_pandas(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Spark's applyInPandasWithState."""
+    grouped = rows.select("user", "amount").groupBy("user")
+    return start(grouped.applyInPandasWithState(pandas_sums, OUTPUT, STATE, "update", "NoTimeout"), checkpoint)
+
+
+def transform(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """Spark's transformWithState with Rows, which it has with RocksDB only."""
+    spark = rows.sparkSession
+    before = spark.conf.get(_PROVIDER)
+    spark.conf.set(_PROVIDER, _ROCKSDB)  # a query keeps what it was started with
+    try:
+        grouped = rows.select("user", "amount").groupBy("user")
+        return start(grouped.transformWithState(RowSums(), OUTPUT, "Update", "None"), checkpoint)
+    finally:
+        spark.conf.set(_PROVIDER, before)
+
+
+def without_state(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """The plan of a batch of ours, with no state anywhere: count and sum of the batch alone."""
+    return _start_plan(rows, checkpoint, _sums_of_partition)
+
+
+def dict_state(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    """The same plan with mapWithState's function on plain Python rows and a dict, which nothing keeps."""
+    return _start_plan(rows, checkpoint, _row_sums_of_partition)
+
+
+def _start_plan(rows: DataFrame, checkpoint: Path, task: Task) -> StreamingQuery:
+    def run(batch: DataFrame, batch_id: int) -> None:
+        marker = F.col("marker")
+        markers = batch.sparkSession.range(0, PARTITIONS, 1, 1).select(
+            F.col("id").cast("int").alias("marker"),
+            *(F.lit(None).cast(field.dataType).alias(field.name) for field in batch.schema),
+        )
+        marked = batch.select(F.lit(None).cast("int").alias("marker"), *batch.columns).union(markers)
+        partition = F.coalesce(marker, F.pmod(F.hash("user"), F.lit(PARTITIONS)))
+        to_noop(marked.repartitionById(PARTITIONS, partition).mapInArrow(task, OUTPUT), batch_id)
+
+    writer = rows.select("user", "amount").writeStream.option("checkpointLocation", str(checkpoint))
+    return writer.foreachBatch(run).start()
+
+
+def _rows_of_partition(batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    table = pa.Table.from_batches(list(batches))
+    return table.filter(table["marker"].is_null()).drop_columns("marker")
+
+
+def _sums_of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from sums(_rows_of_partition(batches)).to_batches()
+
+
+_STATES: dict[str, tuple[int, int]] = {}
+
+
+def _row_sums_of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    table = _rows_of_partition(batches)
+    make = Row("user", "amount")
+    by_user: dict[str, list[Row]] = {}
+    for user, amount in zip(table["user"].to_pylist(), table["amount"].to_pylist(), strict=True):
+        by_user.setdefault(user, []).append(make(user, amount))
+    out: list[Row] = []
+    for user, rows in by_user.items():
+        out.extend(row_sums((user,), iter(rows), DictState(_STATES, user)))
+    users, counts, totals = zip(*out, strict=True) if out else ((), (), ())
+    yield pa.record_batch(
+        [pa.array(users, pa.string()), pa.array(counts, pa.int64()), pa.array(totals, pa.int64())],
+        ["user", "count", "sum"],
+    )
+
+
+def pandas_floor(batches: list[pa.Table], rounds: int) -> Callable[[], float]:
+    """What no applyInPandasWithState can go below: its function in a plain loop, a process a partition.
+
+    Returns a function that lets the processes run one batch, on frames made beforehand, and gives the seconds of the
+    slower one.
+    """
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(PARTITIONS + 1)
+    taken = context.SimpleQueue()
+    for partition in range(PARTITIONS):
+        shares = [_frames(table, partition) for table in batches]
+        context.Process(target=_run_floor, args=(shares, rounds, barrier, taken.put), daemon=True).start()
+
+    def run() -> float:
+        barrier.wait()
+        return max(taken.get() for _ in range(PARTITIONS))
+
+    return run
+
+
+def _frames(table: pa.Table, partition: int) -> list[tuple[str, pd.DataFrame]]:
+    """Users and their rows, of every PARTITIONS-th user."""
+    frame = table.select(["user", "amount"]).to_pandas()
+    groups = [(str(user), rows.reset_index(drop=True)) for user, rows in frame.groupby("user")]
+    return groups[partition::PARTITIONS]
+
+
+def _run_floor(
+    shares: list[list[tuple[str, pd.DataFrame]]], rounds: int, barrier: Barrier, report: Callable[[float], None]
+) -> None:
+    states: dict[str, tuple[int, int]] = {}
+    for turn in range(rounds):
+        barrier.wait()
+        begun = time.perf_counter()
+        for user, frame in shares[turn % len(shares)]:
+            for _ in pandas_sums((user,), iter([frame]), DictState(states, user)):
+                pass
+        report(time.perf_counter() - begun)
