@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from bench.events import START_MS
 
 ROWS = "user string, amount bigint"
 OUTPUT = "user string, count bigint, sum bigint"
@@ -92,3 +95,54 @@ class DictState:
     def update(self, value: Any) -> None:
         """Sets the key's state."""
         self._states[self._key] = value
+
+
+# The same functions with timeouts: 1,000 of a batch's 50,000 users are due two batches later, all others in a month.
+DUE_OF = 50
+DUE_USERS = ("07", "57")
+SOON_MS = 90_000
+LATE_MS = 30 * 86_400_000
+
+
+def arrow_sums_with_timeouts(rows: pa.Table, state: Any) -> pa.Table:
+    """For mapInArrowWithState under EventTimeTimeout."""
+    expired = state.expired()
+    if expired.num_rows:
+        state.remove(expired)
+        zeros = pa.array(np.zeros(expired.num_rows, np.int64))
+        return pa.table([expired["user"], zeros, zeros], ["user", "count", "sum"])
+    new = sums(rows)
+    keys = new.select(["user"])
+    old = state.get(keys)
+    columns = [pc.add(new[name], pc.fill_null(old[name], 0)) for name in ("count", "sum")]
+    timeouts = np.full(len(keys), max(state.watermark_ms, START_MS) + LATE_MS)
+    timeouts[::DUE_OF] -= LATE_MS - SOON_MS
+    state.put(keys, pa.table(columns, ["count", "sum"]), pa.array(timeouts))
+    return pa.table([new["user"], *columns], ["user", "count", "sum"])
+
+
+def _timeout_ms(user: str, state: Any) -> int:
+    is_due_soon = user.endswith(DUE_USERS)
+    return max(state.getCurrentWatermarkMs(), START_MS) + (SOON_MS if is_due_soon else LATE_MS)
+
+
+def row_sums_with_timeouts(key: tuple[Any, ...], rows: Iterator[Any], state: Any) -> Iterator[Row]:
+    """For mapWithState under EventTimeTimeout."""
+    if state.hasTimedOut:
+        state.remove()
+        yield Row(user=key[0], count=0, sum=0)
+        return
+    yield from row_sums(key, rows, state)
+    state.setTimeoutTimestamp(_timeout_ms(key[0], state))
+
+
+def pandas_sums_with_timeouts(
+    key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """For applyInPandasWithState under EventTimeTimeout."""
+    if state.hasTimedOut:
+        state.remove()
+        yield pd.DataFrame({"user": [key[0]], "count": [0], "sum": [0]})
+        return
+    yield from pandas_sums(key, frames, state)
+    state.setTimeoutTimestamp(_timeout_ms(key[0], state))
