@@ -1,34 +1,24 @@
 """Rows and states that the user's functions gave, as Arrow columns; the other direction is in row_values.py.
 
 A value has to fit the declared type: numbers in its range, datetimes for timestamps (those without a zone in local
-time, as PySpark's Rows have it), and so on; whatever takes more than Arrow's own conversion goes through PySpark's.
+time, as PySpark's Rows have it), and so on.
 """
 
 from __future__ import annotations
 
-import array
 import datetime
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import types as s
-from pyspark.sql.conversion import LocalDataToArrowConversion
 
 from hdfsstore.spark.row_values import local_time_is_utc
+from hdfsstore.spark.value_converters import SCALARS, converter_of
 
 _INTEGERS: frozenset[type] = frozenset((int, type(None)))
 _DATETIMES: frozenset[type] = frozenset((datetime.datetime, type(None)))
 _DATES: frozenset[type] = _DATETIMES | {datetime.date}
-# Types of values that are never changed afterwards, so that they can be converted a column at a time.
-_SCALARS = (
-    *(s.ByteType, s.ShortType, s.IntegerType, s.LongType, s.FloatType, s.DoubleType, s.BooleanType),
-    *(s.StringType, s.CharType, s.VarcharType, s.DecimalType, s.DateType, s.TimestampType, s.TimestampNTZType),
-    *(s.DayTimeIntervalType, s.NullType),
-)
-_LEAVES = frozenset((bool, int, float, str, bytes, type(None)))
 # What conversions raise of values that do not fit.
 _MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
 
@@ -59,10 +49,11 @@ class RowWriter:
         self._schema = schema
         self._fields = list(fields)
         self._columns = [_column_of(field.dataType) for field in schema.fields]
+        # Values that may change are copied as they are given; all others are converted a column at a time.
         self._at_once = [
-            (i, field, _converter(field.dataType))
+            (i, field, converter_of(field.dataType))
             for i, field in enumerate(schema.fields)
-            if not isinstance(field.dataType, _SCALARS)
+            if not isinstance(field.dataType, SCALARS)
         ]
         self._width = len(self._fields)
 
@@ -86,7 +77,7 @@ class RowWriter:
         try:
             array = self._columns[i](values, arrow_type)
         except _MISFITS:
-            array = self._by_pyspark(i, values)
+            array = self._one_by_one(i, values)
         if array.null_count and not self._schema.fields[i].nullable:
             for row, value in enumerate(array):
                 if not value.is_valid and rows[row] is not None:
@@ -95,10 +86,10 @@ class RowWriter:
                     )
         return array
 
-    def _by_pyspark(self, i: int, values: Sequence[Any]) -> pa.Array[Any]:
+    def _one_by_one(self, i: int, values: Sequence[Any]) -> pa.Array[Any]:
         """The slow way; MisfitError names the value that does not fit."""
         field, arrow_type = self._schema.fields[i], self._fields[i].type
-        convert = _same if self._is_converted(i) else _converter(field.dataType)
+        convert = _same if self._is_converted(i) else converter_of(field.dataType)
         try:
             return pa.array([convert(value) for value in values], arrow_type)
         except _MISFITS:
@@ -141,56 +132,6 @@ def _misfit(field: s.StructField, value: Any, error: BaseException) -> str:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _converter(data_type: s.DataType) -> Callable[[Any], Any]:
-    """PySpark's conversion of a value to what pyarrow takes. Nulls pass: columns are looked through for them."""
-    if isinstance(data_type, s.BinaryType):
-        return _bytes
-    if isinstance(data_type, s.DateType):
-        return _date
-    if isinstance(data_type, s.IntegralType):
-        return _integer
-    convert: Callable[[Any], Any] = LocalDataToArrowConversion._create_converter(data_type, True)
-    if isinstance(data_type, _SCALARS):
-        return convert
-    return lambda value: _copied(convert(value))
-
-
-def _copied(value: Any) -> Any:
-    """A copy of the lists in it, which PySpark's conversion may have left as they were."""
-    if isinstance(value, list | array.array):
-        return [item if type(item) in _LEAVES else _copied(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _copied(item) for name, item in value.items()}
-    if isinstance(value, tuple):  # an entry of a map
-        return tuple(map(_copied, value))
-    return value
-
-
-def _bytes(value: Any) -> bytes | None:
-    if type(value) is bytes or value is None:
-        return value
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError("bytes are needed")
-    return bytes(value)
-
-
-def _date(value: Any) -> datetime.date | None:
-    # pyarrow would take a number for the days since 1970.
-    if value is not None and not isinstance(value, datetime.date):
-        raise TypeError("a date is needed")
-    return value
-
-
-def _integer(value: Any) -> Any:
-    # pyarrow would cut off a fraction.
-    if value is None or type(value) is int:
-        return value
-    number: Any = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else value
-    if number != int(number):
-        raise TypeError("an integer is needed")
-    return int(number)
 
 
 def _column_of(data_type: s.DataType) -> Callable[[Sequence[Any], Any], pa.Array[Any]]:

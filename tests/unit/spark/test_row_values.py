@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import datetime
 import pickle
@@ -16,6 +17,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import types as s
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
+from pyspark.testing.objects import ExamplePointUDT
 
 from hdfsstore.spark.row_columns import MisfitError, RowWriter
 from hdfsstore.spark.row_values import RowReader
@@ -55,6 +57,7 @@ COLUMNS: dict[str, tuple[s.DataType | str, list[Any]]] = {
     "struct": (INNER, [{"a": 1, "b": TIMES[1]}, None, {"a": None, "b": None}]),
     "array": (s.ArrayType(s.LongType()), [[1, None], [], None]),
     "array of structs": (s.ArrayType(INNER), [[{"a": 1, "b": TIMES[1]}, None], [], None]),
+    "own type": (ExamplePointUDT(), [[1.0, 2.0], None]),
     "map": (s.MapType(s.StringType(), INNER), [[("x", {"a": 1, "b": TIMES[1]}), ("y", None)], [], None]),
 }
 
@@ -125,6 +128,7 @@ WRITABLE: list[tuple[s.DataType | str, Any]] = [
     ("timestamp", datetime.datetime(2024, 2, 29, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=5)))),
     ("timestamp", datetime.datetime(2024, 7, 1, 23)),
     (s.ArrayType(s.IntegerType()), [1, None]),
+    (s.ArrayType(s.IntegerType()), array.array("i", [1, 2])),
     (s.MapType(s.StringType(), s.LongType()), {"a": 1, 2: None}),
     (INNER, {"a": 1}),
     (INNER, (1, None)),
@@ -163,6 +167,11 @@ MISFITS: list[tuple[s.DataType | str, Any]] = [
     (s.MapType(s.StringType(), s.LongType()), [1]),
     (INNER, (1,)),
     (INNER, 5),
+    (s.ArrayType(s.LongType()), [1, 1.5]),
+    (s.ArrayType(s.LongType(), containsNull=False), [1, None]),
+    (s.MapType(s.StringType(), s.DateType()), {"a": 5}),
+    (s.MapType(s.StringType(), s.DateType()), {None: None}),
+    (struct(inner=INNER), {"inner": {"a": "x"}}),
 ]
 
 
