@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructType
 
 try:
@@ -56,15 +56,18 @@ class PandasConf:
         def said(name: str) -> str:
             return spark.conf.get(name) or ""
 
+        def is_on(name: str) -> bool:
+            return said(name).lower() == "true"
+
         max_records = int(said("spark.sql.execution.arrow.maxRecordsPerBatch"))
         # Not known to 4.1, so with the default that later releases have.
         int_extension = spark.conf.get("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype", "false")
         return cls(
             timezone=said("spark.sql.session.timeZone"),
-            columns_by_name=said("spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName") == "true",
-            safe_cast=said("spark.sql.execution.pandas.convertToArrowArraySafely") == "true",
-            int_to_decimal=said("spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled") == "true",
-            int_extension=int_extension == "true",
+            columns_by_name=is_on("spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"),
+            safe_cast=is_on("spark.sql.execution.pandas.convertToArrowArraySafely"),
+            int_to_decimal=is_on("spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled"),
+            int_extension=(int_extension or "").lower() == "true",
             max_records=max_records if max_records > 0 else _MOST_RECORDS,
         )
 
@@ -82,7 +85,13 @@ class ToPandas:
         if wanted != column.type:
             column = column.cast(wanted)
         if IS_4_1:
-            return _serializer(conf).arrow_to_pandas(column, 0)
+            # As later releases do it: integers within arrays and maps stay integers beside nulls of other keys.
+            is_nested = pa.types.is_nested(column.type)
+            series = column.to_pandas(
+                date_as_object=True, coerce_temporal_nanoseconds=True, integer_object_nulls=is_nested
+            )
+            spark_type = from_arrow_type(column.type, prefer_timestamp_ntz=True)
+            return _create_converter_to_pandas(spark_type, timezone=conf.timezone, struct_in_pandas="dict")(series)
         return ArrowArrayToPandasConversion.convert(
             column,
             from_arrow_type(column.type, prefer_timestamp_ntz=True),
