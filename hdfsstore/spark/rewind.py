@@ -16,6 +16,7 @@ from pyarrow.fs import FileSystem
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
+from hdfsstore.errors import BatchAlreadyLoggedError
 from hdfsstore.fs import read_file
 from hdfsstore.publish import publish, remove
 from hdfsstore.spark.log_entries import OFFSETS, Entry, read_entry
@@ -45,11 +46,19 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
         entry: of the batch, as it is to stand in our log.
 
     Raises:
-        BatchAlreadyLoggedError: another driver has begun the batch in this moment.
+        BatchAlreadyLoggedError: another driver has begun or finished the batch in this moment.
     """
     offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log)
+    # In this order: whoever has begun a later batch by now is found to have finished this one.
+    begun_numbers = offsets.list().files.keys()
     commits = MetadataLog(fs, f"{root}/commits", read_commit_log).list().files.keys()
-    numbers = {number for number in offsets.list().files.keys() | commits if number >= batch_id}
+    numbers = {number for number in begun_numbers | commits if number >= batch_id}
+    if batch_id in commits and is_done(fs, root, batch_id, entry):
+        raise BatchAlreadyLoggedError(
+            "another driver has finished this batch just now",
+            f"{root}/commits/{batch_id}",
+            remedy="Let one driver run the query: stop this one, or the other",
+        )
     begun = batch_id not in commits and _has_begun(fs, root, batch_id, entry)
     if begun:
         numbers.discard(batch_id)

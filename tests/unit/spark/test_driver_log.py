@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from hdfsstore import (
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.fs import resolve
+from hdfsstore.spark import driver_log
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.log_entries import Finished, Start, settings_of
 from hdfsstore.state.conf import StateStoreConf
@@ -184,6 +186,28 @@ def test_of_two_drivers_one_loses(spark: Spark, first_wins: bool) -> None:
         loser.finish(1, reports(starts[0], "loser"))
     spark.offsets(2)
     assert winner.begin(2).base_ids == ("winner1",) * 2
+
+
+def test_a_driver_that_comes_late_leaves_the_other_s_entries(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One has looked whether the batch is done, and the other one finishes it and begins the next."""
+    run(spark, spark.log(), 0)
+    spark.offsets(1)
+    slow, fast = spark.log(), spark.log()
+    looked = driver_log.is_done
+
+    def overtaken(*args: Any) -> bool:
+        found = looked(*args)
+        monkeypatch.setattr(driver_log, "is_done", looked)
+        run(spark, fast, 1, attempt="fast")
+        spark.offsets(2)
+        fast.begin(2)
+        return found
+
+    monkeypatch.setattr(driver_log, "is_done", overtaken)
+    with pytest.raises(BatchAlreadyLoggedError, match="another driver has finished this batch"):
+        slow.begin(1)
+    assert spark.ours("offsets") == ["0", "1", "2"]
+    assert spark.ours("commits") == ["0", "1"]
 
 
 @pytest.mark.parametrize("batches", [3, 5])
