@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import datetime
-import math
 import numbers
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -102,10 +101,10 @@ def _integer(value: Any) -> int:
     # pyarrow would cut off a fraction.
     if type(value) is int:
         return value
-    number: Any = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else value
-    if number != int(number):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or value != value // 1:
         raise TypeError("an integer is needed")
-    return int(number)
+    return int(value)
 
 
 def _bytes(value: Any) -> bytes:

@@ -348,8 +348,19 @@ UPPER = Job(
     [[("a", 1), ("A", 1), ("b", None)], [("B", None), ("a", 1)]],
     prepare=lambda rows: rows.withColumn("u", F.upper("k")),
 )
+FIELD = Job(
+    "a field of a struct as key",
+    f.tell_key,
+    "s STRUCT<k: STRING, n: LONG>",
+    ["k"],
+    SEEN,
+    "rows LONG",
+    [[({"k": "a", "n": 1},), ({"k": "a", "n": 2},), ({"k": None, "n": 3},), (None,)]],
+    prepare=lambda rows: rows.withColumn("k", F.col("s.k")),
+)
 EXPRESSIONS: list[tuple[Job, list[Any]]] = [
     (WINDOWS, ["k", window]),
+    (FIELD, ["s.k"]),
     (UPPER, [lambda: F.upper("k").alias("u"), lambda: F.col("n")]),
 ]
 # Spark's query without keys fails at its first batch: for it, all rows get one.

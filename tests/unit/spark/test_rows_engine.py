@@ -325,7 +325,8 @@ def test_an_error_of_the_function_names_key_and_batch_and_shows_its_traceback(tm
 @pytest.mark.parametrize(
     ("result", "part"),
     [
-        ([("a", "many", 1.0)], "'n' is of type bigint, which 'many' (str) does not fit"),
+        ([("a", "many", 1.0)], "'n' is of type bigint, which 'many' (str) does not fit: an integer is needed"),
+        ([("a", float("nan"), 1.0)], "'n' is of type bigint, which nan (float) does not fit: an integer is needed"),
         ([("a", 1.5, 1.0)], "'n' is of type bigint, which 1.5 (float) does not fit"),
         ([("a", 2**63, 1.0)], "'n' is of type bigint"),
         ([("a", 1)], "it has 2 values, and the schema has 3 columns (user, n, total): ('a', 1)"),
