@@ -43,7 +43,7 @@ class StatefulTask:
         if partition_id is None:  # a job for some partitions only has tasks for the others too
             return
         begun = time.perf_counter()
-        provider = providers.get(self._query, partition_id)
+        provider = providers.get(self._query, partition_id, self._batch.batch_id)
         base_id = self._batch.base_ids[partition_id]
         store = provider.get_store(self._batch.batch_id, base_id)
         loaded = time.perf_counter()

@@ -85,7 +85,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._held.confirmed = (version, checkpoint_unique_id)
         if self.conf.maintenance_interval > 0:
             is_due = self._upkeep.is_due()
-            if is_due and self._is_overdue():
+            if is_due and self._is_overdue() and not self._upkeep.is_running:
                 self.do_maintenance()
                 is_due = False
             maintenance.ensure(self, self.conf.maintenance_interval, soon=is_due)
@@ -96,6 +96,9 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def do_maintenance(self) -> None:
         self._upkeep.run()
+
+    def release(self) -> None:
+        self._held.release()
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
@@ -156,7 +159,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         """Closes what is neither a version nor maintenance."""
 
     def _is_overdue(self) -> bool:
-        """Whether the background should have made a snapshot long ago: processes ended, it seems, before theirs did."""
+        """Whether the background should have done it long ago: its processes were ended, or all cores are busy."""
         confirmed = self._held.find(self._held.confirmed) if self._held.confirmed else None
         most = _OVERDUE * (self.conf.min_deltas_for_snapshot + 1)
         return confirmed is not None and self._held.deltas_since_snapshot(confirmed) > most

@@ -67,6 +67,12 @@ class HeldVersions(Lineages, Generic[V]):
             if self._held.get(version.id) is version:
                 self._forget(v for v in self._held if v == version.id or (v[1] is None and v[0] > version.id[0]))
 
+    def release(self) -> None:
+        """Lets go of all until a version is asked for, none of which is the one that the driver named last."""
+        with self._lock:
+            self.confirmed = None
+            self._forget(self._held)
+
     def clear(self) -> None:
         """Lets go of all, and holds nothing any more, whoever commits later."""
         with self._lock:

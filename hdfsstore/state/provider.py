@@ -150,6 +150,9 @@ class StateStoreProvider(Protocol):
     def do_maintenance(self) -> None:
         """What the background thread does at each interval: snapshots, clean-up, metrics."""
 
+    def release(self) -> None:
+        """Lets go of all versions in memory; the next one that is asked for is loaded. Stores go on with theirs."""
+
     @property
     def metrics(self) -> Mapping[str, int | float]:
         """Counters of the provider since it was opened: snapshots, failures, files deleted, loads, ..."""

@@ -63,6 +63,11 @@ class Upkeep:
         """In a forked child: no thread is left that could hold the lock."""
         self._one_run = threading.Lock()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way."""
+        return self._one_run.locked()
+
     def is_due(self) -> bool:
         """Whether a run should not wait for the interval's end. Costs microseconds."""
         return self._snapshots.is_due()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.files import VersionId
@@ -34,10 +35,14 @@ class VersionLoader(Loader[HeldVersion]):
 
     Args:
         counts: where hits and misses are counted.
+        share: whether a snapshot that was loaded becomes a local image at once.
     """
 
-    def __init__(self, reader: StoreReader, versions: Versions, images: HeldImages, counts: Counter[str]) -> None:
+    def __init__(
+        self, reader: StoreReader, versions: Versions, images: HeldImages, counts: Counter[str], *, share: bool
+    ) -> None:
         super().__init__(reader, versions, counts)
+        self._share = share
         self._reader = reader
         self._versions = versions
         self._images = images
@@ -62,7 +67,7 @@ class VersionLoader(Loader[HeldVersion]):
         return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
     def _loaded(self, version_id: VersionId) -> HeldVersion:
-        return self._by_deltas(version_id) or self._from_files(version_id)
+        return self._by_deltas(version_id) or self._from_files(version_id, share=self._share)
 
     def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
         way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)
@@ -74,6 +79,7 @@ class VersionLoader(Loader[HeldVersion]):
             if self._versions.find(begin.id) is None:
                 self._versions.add(begin)
             return begin
+        self._counts["deltasLoaded"] += len(deltas)
         lineage = deltas[-1].lineage
         if deltas[-1].id[1] is None:
             lineage = (*self._versions.lineage_after(begin), *(delta.id for delta in deltas[:-1]))
@@ -122,13 +128,21 @@ class VersionLoader(Loader[HeldVersion]):
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _from_files(self, wanted: VersionId) -> HeldVersion:
+    def _from_files(self, wanted: VersionId, *, share: bool = False) -> HeldVersion:
         loaded = self._reader.version(wanted)
         self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
+        tree = LayerTree(loaded.image, loaded.image_id)
+        begin = HeldVersion(loaded.image_id, tree, 0, (), loaded.digest)
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id, loaded.digest)
-        tree = LayerTree(loaded.image, loaded.image_id)
-        return self._built(HeldVersion(loaded.image_id, tree, 0, (), loaded.digest), loaded.deltas)
+            self._counts["snapshotsLoaded"] += 1
+            begin = self._shared(begin) if share else begin
+        return self._built(begin, loaded.deltas)
+
+    def _shared(self, begin: HeldVersion) -> HeldVersion:
+        """The same on a local image: the host's next process need not load the snapshot, nor have a copy in memory."""
+        mapped = self._images.write(begin, begin.tree.image, None)
+        return begin if mapped is None else replace(begin, tree=LayerTree(mapped, begin.id))
 
     def _at_hand(self) -> list[VersionId]:
         return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()

@@ -36,12 +36,23 @@ log = logging.getLogger(__name__)
 class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore, HdfsStateStore]):
     """hdfsstore.state.provider.StateStoreProvider on deltas and snapshots.
 
+    Args:
+        local_image_at_load: whether a load from the checkpoint keeps the snapshot as a local image before it goes on,
+            for other processes that are given the store next.
+
     Attributes:
         versions: what is in memory.
         images: what is on the local disk.
     """
 
-    _counted = (*BaseProvider._counted, "numSnapshotsAutoRepaired", "localImageHitCount", "localImagesDamaged")
+    _counted = (
+        *BaseProvider._counted,
+        "numSnapshotsAutoRepaired",
+        "snapshotsLoaded",
+        "deltasLoaded",
+        "localImageHitCount",
+        "localImagesDamaged",
+    )
 
     def __init__(
         self,
@@ -51,6 +62,8 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         value_type: StructType | None = None,
         num_cols_prefix_key: int = 0,
         indexed_offset: int | None = None,
+        *,
+        local_image_at_load: bool = False,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
         self.row_checksums = conf.row_checksum_enabled
@@ -66,20 +79,24 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
             self._cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), self._counts
         )
         committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, indexes, self._counts)
-        self._version_loader = VersionLoader(reader, self.versions, self.images, self._counts)
+        self._version_loader = VersionLoader(
+            reader, self.versions, self.images, self._counts, share=local_image_at_load
+        )
         keep = conf.min_versions_to_retain
+        self._snapshots = Snapshots(
+            reader,
+            indexes,
+            conf,
+            store_id.partition_id,
+            self.versions,
+            self.images,
+            self._version_loader.load,
+            self._version_loader.reload,
+            self._done,
+        )
         upkeep = Upkeep(
             self.versions,
-            Snapshots(
-                reader,
-                indexes,
-                conf,
-                self.versions,
-                self.images,
-                self._version_loader.load,
-                self._version_loader.reload,
-                self._done,
-            ),
+            self._snapshots,
             Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
             self.versions.lineage_of,
             self._cache.clean,
@@ -100,6 +117,9 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
 
     def _read_store(self, base: HeldVersion) -> HdfsReadStateStore:
         return HdfsReadStateStore(self, base)
+
+    def _is_overdue(self) -> bool:
+        return super()._is_overdue() or self._snapshots.is_image_overdue()
 
     def _let_go(self) -> None:
         self.images.close()

@@ -35,6 +35,11 @@ Step = Callable[[], None]
 
 # An image that is smaller counts as this large: small stores are not worth a new image for each batch.
 _SMALL_IMAGE = 1 << 20
+# The first partitions' images are due at this part of image_overlay_share, others later: not all in one batch, which
+# would take long, and in which processes would hold old and new images side by side.
+_EARLIEST = 0.5
+# How often the share may be committed on an image before a store makes the next one itself, when it is opened.
+_OVERDUE = 1.5
 
 
 class Snapshots:
@@ -42,6 +47,7 @@ class Snapshots:
 
     Args:
         indexes: of the images.
+        partition_id: of the store.
         load: a version that is not held.
         reload: the same version from the checkpoint's files, as its image is damaged.
     """
@@ -51,6 +57,7 @@ class Snapshots:
         files: VersionReader,
         indexes: Indexes,
         conf: StateStoreConf,
+        partition_id: int,
         versions: Versions,
         images: HeldImages,
         load: Callable[[VersionId], HeldVersion],
@@ -60,6 +67,9 @@ class Snapshots:
         self._files = files
         self._indexes = indexes
         self._conf = conf
+        # Multiples of the golden ratio lie evenly between 0 and 1, however many there are.
+        turn = partition_id * 0.618034 % 1
+        self._overlay_share = conf.image_overlay_share * (1 - (1 - _EARLIEST) * turn)
         self._versions = versions
         self._images = images
         self._load = load
@@ -94,7 +104,14 @@ class Snapshots:
         held = self._confirmed()
         if held is None:
             return False
-        return self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot or self._has_grown(held)
+        if self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot:
+            return True
+        return self._has_grown(held, self._overlay_share)
+
+    def is_image_overdue(self) -> bool:
+        """Whether the background does not come to making an image of that version."""
+        held = self._confirmed()
+        return held is not None and self._has_grown(held, _OVERDUE * self._conf.image_overlay_share)
 
     def _made_elsewhere(self, due: Sequence[HeldVersion]) -> bool:
         """Looks whether another process that works on the store has made a snapshot since; returns whether one has."""
@@ -139,13 +156,13 @@ class Snapshots:
     def _grown(self) -> HeldVersion | None:
         """That version, if too much was committed since its image."""
         held = self._confirmed()
-        return held if held is not None and self._has_grown(held) else None
+        return held if held is not None and self._has_grown(held, self._overlay_share) else None
 
-    def _has_grown(self, held: HeldVersion) -> bool:
+    def _has_grown(self, held: HeldVersion, share: float) -> bool:
         if held.layer == 0 and held.tree.num_layers <= 2 * MAX_ATTEMPTS:
             return False
         image = max(held.tree.image.nbytes, _SMALL_IMAGE)
-        return held.tree.map.nbytes > self._conf.image_overlay_share * image
+        return held.tree.map.nbytes > share * image
 
     def _work(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
         """Merges a version, and once more where its image is damaged. Returns whether it was uploaded."""

@@ -78,3 +78,45 @@ def test_processes_that_end_before_their_background_work_leave_a_snapshot(
         provider.close()
     assert len(snapshots(executors)) == 1
     assert read(executors.open(), version) == rows_at(25)
+
+
+def test_a_snapshot_is_loaded_once_a_host(any_executors: Executors) -> None:
+    writer = any_executors.open(min_deltas_for_snapshot=2)
+    versions = chain(writer, 4)
+    writer.do_maintenance()
+    versions.append(commit(writer, versions[-1]))
+    one, other = (any_executors.open("elsewhere", local_image_at_load=True) for _ in range(2))
+    assert [read(provider, versions[-1]) for provider in (one, other)] == [rows_at(5)] * 2
+    names = "snapshotsLoaded", "localImageHitCount", "deltasLoaded"
+    assert [one.metrics[name] for name in names] == [1, 0, 1]
+    assert [other.metrics[name] for name in names] == [0, 1, 1]
+    for provider in (one, other):
+        held = provider.versions.find(versions[-1])
+        assert held is not None
+        assert held.tree.image_id == versions[-2]
+        assert held.tree.image.metadata, "it is mapped from the file"
+
+
+def test_a_released_provider_goes_on(any_executors: Executors) -> None:
+    provider = any_executors.open()
+    versions = chain(provider, 3)
+    store = provider.get_store(*versions[3])
+    provider.release()
+    assert provider.metrics["memoryUsedBytes"] == 0
+    provider.do_maintenance()
+    store.put(b"key 4", b"value 4")
+    info = store.commit()
+    assert read(provider, (info.version, info.checkpoint_unique_id)) == rows_at(4)
+
+
+def test_a_batch_makes_an_image_that_the_background_does_not_come_to(
+    any_executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "ensure", lambda *_, **__: None)
+    provider = any_executors.open(min_deltas_for_snapshot=100, maintenance_interval=3600.0)
+    version = EMPTY
+    for i in range(20):
+        version = commit(provider, version, {b"key %d" % i: bytes(100_000)})
+    built = provider.metrics["imagesBuilt"]
+    assert 2 <= built <= 5, "an image grows by three eighths of a MiB, or of itself, until it is made anew"
+    assert len(read(provider, version)) == 20

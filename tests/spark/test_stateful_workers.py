@@ -1,0 +1,147 @@
+"""Python workers that take turns with the partitions, are killed between batches, or live for one task only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from test_stateful_arrow import write_batches
+
+from hdfsstore.spark import groupBy
+
+USERS = 40
+
+
+def count(rows: pa.Table, state: Any) -> pa.Table:
+    """Counts rows, and tells which process did."""
+    groups = rows.group_by("user").aggregate([("user", "count")])
+    keys = groups.select(["user"])
+    n = pc.add(groups["user_count"], pc.fill_null(state.get(keys)["n"], 0))
+    state.put(keys, pa.table({"n": n}))
+    return pa.table({"user": groups["user"], "n": n, "pid": pa.array([os.getpid()] * len(groups), pa.int32())})
+
+
+class Run:
+    """A query, a batch a file, that ran to its end; every output was that of all batches so far.
+
+    Args:
+        between: called after each batch, while the workers are idle.
+        options: hdfsstore.*, without that.
+
+    Attributes:
+        pids: of the workers of each batch.
+        loads: what each batch's tasks did to get the state to hand: deltas and snapshots read, local images found.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        num_batches: int,
+        between: Callable[[int, set[int]], object] = lambda *_: None,
+        **options: Any,
+    ) -> None:
+        self.images = folder / "images"
+        self.state = folder / "cp" / "hdfsstore" / "state" / "0"
+        self.pids: list[set[int]] = []
+        batches = [pa.table({"user": [(7 * i + batch) % USERS for i in range(60)]}) for batch in range(num_batches)]
+        expected: Counter[int] = Counter()
+
+        def sink(output: DataFrame, batch_id: int) -> None:
+            rows = output.collect()
+            users = batches[batch_id]["user"].to_pylist()
+            expected.update(users)
+            assert {row.user: row.n for row in rows} == {user: expected[user] for user in set(users)}
+            self.pids.append({row.pid for row in rows})
+            between(batch_id, self.pids[-1])
+
+        source = write_batches(folder / "in", batches)
+        rows = spark.readStream.schema("user long").option("maxFilesPerTrigger", 1).parquet(str(source))
+        counts = groupBy(rows, "user").mapInArrowWithState(
+            count, "user long, n long, pid int", "n long", "update", "NoTimeout"
+        )
+        query = (
+            counts.writeStream.option("checkpointLocation", str(folder / "cp"))
+            .options(**{f"hdfsstore.{name}": value for name, value in options.items()})
+            .option("hdfsstore.localDir", str(self.images))
+            .trigger(availableNow=True)
+            .foreachBatch(sink)
+            .start()
+        )
+        query.awaitTermination()
+        names = "deltasLoaded", "snapshotsLoaded", "localImageHitCount"
+        operators = [progress["stateOperators"][0] for progress in query.hdfsstore.recentProgress]
+        self.loads = [{name: operator["customMetrics"][name] for name in names} for operator in operators]
+
+    def snapshots(self) -> list[int]:
+        """How many each partition has."""
+        return [len(list(folder.glob("*.snapshot"))) for folder in sorted(self.state.glob("[0-9]*"))]
+
+
+def kill(pids: set[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def single_use_workers(spark: SparkSession) -> Iterator[None]:
+    """Spark starts a process for each task."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.python.worker.reuse", "false")
+    try:
+        yield
+    finally:
+        conf.set("spark.python.worker.reuse", "true")
+
+
+def test_snapshots_are_made_by_workers_that_take_turns(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, 14, numPartitions=4, minDeltasForSnapshot=3)
+    end = time.monotonic() + 20
+    while not all(run.snapshots()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(run.snapshots()) == 4
+    assert all(run.snapshots())
+    assert sum(load["snapshotsLoaded"] for load in run.loads) == 0, "a swap costs what was missed"
+
+
+def test_killed_workers_and_a_lost_disk_cost_time_only(spark: SparkSession, tmp_path: Path) -> None:
+    num_batches, lost, killed, unlinked = 13, 8, 9, 10
+
+    def between(batch_id: int, pids: set[int]) -> None:
+        if batch_id == lost - 1:
+            # Each has a snapshot by now; the batch itself made it where the background did not come to that.
+            shutil.rmtree(tmp_path / "images")
+        if batch_id in (2, lost - 1, killed - 1):
+            kill(pids)
+        if batch_id == unlinked - 1:
+            shutil.rmtree(tmp_path / "images")  # under workers that have the images mapped
+
+    run = Run(spark, tmp_path, num_batches, between, numPartitions=2, minDeltasForSnapshot=0)
+    for batch_id in (3, lost, killed):
+        assert not run.pids[batch_id] & run.pids[batch_id - 1]
+    assert run.loads[lost]["snapshotsLoaded"] == 2
+    assert run.loads[lost]["localImageHitCount"] == 0
+    # Others have the images that were lost from those that loaded the snapshots.
+    assert run.loads[killed]["snapshotsLoaded"] == 0
+    assert run.loads[killed]["localImageHitCount"] == 2
+    # A snapshot is due with every batch, so that few deltas follow an image.
+    assert run.loads[killed]["deltasLoaded"] <= 2 * 5
+
+
+def test_workers_that_live_for_one_task_leave_snapshots(spark: SparkSession, tmp_path: Path) -> None:
+    with single_use_workers(spark):
+        run = Run(spark, tmp_path, 7, numPartitions=2, minDeltasForSnapshot=0)
+    assert len(set.union(*run.pids)) == 2 * 7
+    assert all(run.snapshots())
+    # A batch makes the snapshot before it does anything else where five deltas follow the one before.
+    assert run.loads[-1]["deltasLoaded"] <= 2 * 6
