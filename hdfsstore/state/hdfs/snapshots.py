@@ -19,6 +19,7 @@ from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.files import StateFiles, VersionId
+from hdfsstore.state.freed_memory import give_back
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.indexes import Indexes
@@ -93,8 +94,8 @@ class Snapshots:
         if self._made_elsewhere(due):
             due = self._schedule.due(now, self._at_hand())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
-        if not due and (grown := self._grown()) is not None:
-            self._adopt(grown)
+        if not due and (held := self._confirmed()) is not None:
+            self._adopt(held)
             if (grown := self._grown()) is not None:
                 self._work(grown, step, upload=False, install=True)
         return uploaded
@@ -187,6 +188,8 @@ class Snapshots:
             image = merger.finish()
             mapped = self._images.write(version, image, self._versions.base_snapshot(version))
             self._versions.install(mapped or image, version.id, layers[-1])
+            del image, merger, records
+            give_back()
             self._metrics.images_built += 1
             self._metrics.image_seconds += time.monotonic() - begun
         return uploaded
