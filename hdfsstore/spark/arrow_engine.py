@@ -150,6 +150,9 @@ class ArrowEngine:
     def _run(self, rows: pa.Table, arrow_state: ArrowState, state: PartitionState) -> Iterator[pa.RecordBatch]:
         try:
             output = self._func(rows, arrow_state)
+            if output is None:
+                return
+            table = self._in_schema(output)
         except StateStoreError:
             raise
         except Exception as error:
@@ -158,19 +161,22 @@ class ArrowEngine:
                 f"{state.batch_id}: {type(error).__name__}: {error}",
                 remedy="The state is as before the batch",
             ) from error
-        if output is None:
-            return
-        if not isinstance(output, pa.Table | pa.RecordBatch):
-            raise TypeError(f"the function of mapInArrowWithState gave {type(output).__name__}, not a pyarrow.Table")
-        table = pa.Table.from_batches([output]) if isinstance(output, pa.RecordBatch) else output
-        yield from _in_schema(table, self._output).to_batches(max_chunksize=_OUTPUT_ROWS)
+        yield from table.to_batches(max_chunksize=_OUTPUT_ROWS)
+
+    def _in_schema(self, output: Any) -> pa.Table:
+        """What the function gave in the declared columns; TypeError and ValueError where it does not fit."""
+        if isinstance(output, pa.RecordBatch):
+            output = pa.Table.from_batches([output])
+        if not isinstance(output, pa.Table):
+            raise TypeError(f"it gave {type(output).__name__}, not a pyarrow.Table")
+        return _in_schema(output, self._output)
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     missing = [name for name in schema.names if name not in table.schema.names]
     if missing or table.num_columns != len(schema):
         raise ValueError(
-            f"the function's output has the columns {', '.join(table.schema.names)}; outputStructType has "
+            f"its output has the columns {', '.join(table.schema.names)}; outputStructType has "
             f"{', '.join(schema.names)}"
         )
     table = table.select(schema.names)
@@ -179,7 +185,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     try:
         return table.cast(schema)
     except (pa.ArrowException, ValueError) as error:
-        raise ValueError(f"the function's output does not fit outputStructType: {error}") from error
+        raise ValueError(f"its output does not fit outputStructType: {error}") from error
 
 
 def _table_of(structs: pa.StructArray) -> pa.Table:

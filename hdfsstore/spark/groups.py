@@ -66,7 +66,7 @@ class StatefulGroups:
             return ArrowEngine(func, columns, to_arrow_schema(spark_schema(output)))
 
         state = struct_type(stateStructType, "stateStructType")
-        return self._stream("mapInArrowWithState", engine, output, state, outputMode, timeoutConf)
+        return self._stream("mapInArrowWithState", func, engine, output, state, outputMode, timeoutConf)
 
     def applyInPandasWithState(
         self,
@@ -94,7 +94,7 @@ class StatefulGroups:
         state = struct_type(stateStructType, "stateStructType")
         conf = PandasConf.of(self._df.sparkSession)
         engine = PandasEngine(func, output, to_arrow_schema(spark_schema(output)), state, conf)
-        return self._stream("applyInPandasWithState", lambda _: engine, output, state, outputMode, timeoutConf)
+        return self._stream("applyInPandasWithState", func, lambda _: engine, output, state, outputMode, timeoutConf)
 
     def mapWithState(
         self,
@@ -119,11 +119,13 @@ class StatefulGroups:
         state = None if stateStructType is None else struct_type(stateStructType, "stateStructType")
         keys = StructType(self._keys.fields)
         engine = RowsEngine(func, self._df.schema, keys, output, to_arrow_schema(spark_schema(output)), state)
-        return self._stream("mapWithState", lambda _: engine, output, state or VALUE_SCHEMA, outputMode, timeoutConf)
+        kept = VALUE_SCHEMA if state is None else state
+        return self._stream("mapWithState", func, lambda _: engine, output, kept, outputMode, timeoutConf)
 
     def _stream(
         self,
         method: str,
+        func: object,
         engine: Callable[[Columns], Engine],
         output: StructType,
         state: StructType,
@@ -131,6 +133,8 @@ class StatefulGroups:
         timeout_conf: str,
     ) -> StatefulStream:
         check_output_mode(output_mode)
+        if not callable(func):
+            raise TypeError(f"func is a function, not {type(func).__name__}")
         if timeout_conf not in (NO_TIMEOUT, PROCESSING_TIME_TIMEOUT, EVENT_TIME_TIMEOUT):
             raise ValueError(
                 f"timeoutConf is {NO_TIMEOUT}, {PROCESSING_TIME_TIMEOUT} or {EVENT_TIME_TIMEOUT}, not {timeout_conf!r}"

@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from hdfsstore.spark.refusals import check_key
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -41,6 +43,8 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
 
     Raises:
         TypeError: something else is among them.
+        IndexError: there is no column of that ordinal.
+        UnsupportedQueryError: a key is of a type that has no order or no hash in Spark.
     """
     names: list[str] = []
     positions: list[int] = []
@@ -48,11 +52,14 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
     data = df.columns
     for col in cols:
         if isinstance(col, int) and not isinstance(col, bool):
+            if not 1 <= col <= len(data):
+                raise IndexError(f"there is no column {col}: the columns' ordinals are 1 to {len(data)}")
             col = df[col - 1]
         if not isinstance(col, str | Column):
             raise TypeError(f"a key is a column's name or a Column, not {type(col).__name__}")
         column = F.col(col) if isinstance(col, str) else col
         field = df.select(column).schema[0]
+        check_key(field)
         names.append(field.name)
         plain = _plain_name(col)
         if data.count(plain) == 1 and not _has_floats(field.dataType):

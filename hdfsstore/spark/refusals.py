@@ -6,6 +6,17 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from pyspark.sql.dataframe import DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from hdfsstore.errors import UnsupportedQueryError
 
@@ -22,7 +33,8 @@ def check_input(df: Any) -> None:
 
     Raises:
         TypeError: it is no DataFrame.
-        UnsupportedQueryError: it is one of Spark Connect, of a release that has not been tried, or no stream.
+        UnsupportedQueryError: it is one of Spark Connect, of a release that has not been tried, no stream, or has a
+            column that a Python worker cannot read.
     """
     if type(df).__module__.startswith("pyspark.sql.connect"):
         _refuse(
@@ -42,6 +54,32 @@ def check_input(df: Any) -> None:
             "this DataFrame is not a stream, and state is kept between the batches of one",
             "Read it with spark.readStream; for rows at rest df.groupBy(...).applyInPandas does it without state",
         )
+    for field in df.schema:
+        if any(isinstance(part, YearMonthIntervalType) for part in _parts(field.dataType)):
+            _refuse(
+                f"the column {field.name!r} has intervals of years and months, which Arrow for Python cannot read",
+                "Leave the column out, or cast it: cast(... as int) gives months for an interval month",
+            )
+
+
+def check_key(field: StructField) -> None:
+    """Refuses a key that Spark can neither hash nor sort, or whose equality is not that of its bytes.
+
+    Raises:
+        UnsupportedQueryError: its type is named.
+    """
+    for part in _parts(field.dataType):
+        if isinstance(part, MapType | VariantType | CalendarIntervalType | YearMonthIntervalType):
+            _refuse(
+                f"the key {field.name!r} is, or holds, a value of type {part.simpleString()}, by which rows cannot be "
+                "grouped",
+                "Group by a column or an expression of another type, such as to_json(...) or cast(... as string)",
+            )
+        if isinstance(part, StringType) and not part.isUTF8BinaryCollation():
+            _refuse(
+                f"the key {field.name!r} is of type {part.simpleString()}, in which different strings are equal",
+                "Group by lower(...), or by collate(..., 'UTF8_BINARY')",
+            )
 
 
 def check_output_mode(outputMode: str) -> None:
@@ -104,6 +142,20 @@ def refuse_trigger(name: str) -> NoReturn:
         f"trigger({name}=...) does not run in batches as stateful functions here do",
         "Use trigger(processingTime=...), trigger(availableNow=True) or none at all",
     )
+
+
+def _parts(data_type: DataType) -> Iterator[DataType]:
+    """The type, and all types in it."""
+    yield data_type
+    inner: list[DataType] = []
+    if isinstance(data_type, StructType):
+        inner = [field.dataType for field in data_type]
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.elementType]
+    elif isinstance(data_type, MapType):
+        inner = [data_type.keyType, data_type.valueType]
+    for part in inner:
+        yield from _parts(part)
 
 
 def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:

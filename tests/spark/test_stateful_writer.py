@@ -297,6 +297,20 @@ def test_stateful_operators_of_spark_are_seen_in_a_plan(spark: SparkSession, eve
 @pytest.mark.parametrize(
     ("start", "error", "message"),
     [
+        (lambda df, _: groupBy(df, 0), IndexError, "1 to 3"),
+        (lambda df, _: groupBy(df, F.create_map("user", "n").alias("m")), UnsupportedQueryError, "'m'.*map<string,"),
+        (lambda df, _: groupBy(df, F.array(F.expr("make_interval(n)"))), UnsupportedQueryError, "interval"),
+        (lambda df, _: groupBy(df, F.collate("user", "UTF8_LCASE")), UnsupportedQueryError, "different strings are"),
+        (
+            lambda df, _: groupBy(df.withColumn("years", F.expr("make_ym_interval(1)")), "user"),
+            UnsupportedQueryError,
+            "'years' has intervals of years and months",
+        ),
+        (
+            lambda df, _: groupBy(df, "user").mapWithState(None, "n long"),  # type: ignore[arg-type]
+            TypeError,
+            "func is a function, not NoneType",
+        ),
         (lambda df, _: totals(df, "complete"), UnsupportedQueryError, "no complete mode"),
         (lambda df, _: totals(df).writeStream.outputMode("complete"), UnsupportedQueryError, "no complete mode"),
         (lambda df, _: totals(df).writeStream.outputMode("append"), ValueError, "not that of the function"),
