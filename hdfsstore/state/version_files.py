@@ -191,7 +191,9 @@ class LineageFiles(VersionFiles):
             return BatchNotAvailableError(
                 f"there is no state of version {_named(version_id)}",
                 self._folder,
-                remedy="It was never written here, or retention has removed it: take the ids of a later batch",
+                remedy="It was never written here, or its files were removed, by retention or by hand: put them back, "
+                "or go on from a batch whose files are there (a query is set back by deleting the newer entries of "
+                "Spark's offsets and commits)",
             )
         if any(number < version_id[0] and unique_id is not None for number, unique_id in files.deltas):
             return MissingFileError(
