@@ -4,7 +4,7 @@ BIN := .venv/bin
 CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-asan test-wheels fuzz crash histories bench lint clean
+.PHONY: help setup demo test test-asan test-wheels fuzz crash histories chaos bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -36,6 +36,9 @@ crash: setup  ## kill a store's writer at each call that writes, 1000 times or f
 
 histories: setup  ## run HISTORIES (1000) random histories of attempts, troubles and maintenance of each format against a model
 	HDFSSTORE_HISTORIES=$(or $(HISTORIES),1000) $(BIN)/python -m pytest tests/unit/state/hdfs/test_state_machine.py
+
+chaos: setup  ## run HISTORIES (500) random histories of stateful queries with faults on live Sparks, or for CHAOS_SECONDS
+	sh tools/with-java.sh $(BIN)/python -m tests.chaos $(if $(CHAOS_SECONDS),--seconds $(CHAOS_SECONDS),--histories $(or $(HISTORIES),500))
 
 bench: setup  ## the benchmarks, Spark beside us in the same run
 	sh tools/with-java.sh $(BIN)/python -m pytest bench -o testpaths=bench $(BENCH_ARGS)

@@ -1,0 +1,99 @@
+"""python -m tests.chaos: see tests/chaos/__init__.py. Exit code 1 if anything was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.chaos.campaign import run, seeds_of
+from tests.chaos.sessions import ROOT
+
+# The lanes, and their shares of the histories: a driver that is a process costs the start of a few JVMs a history, and
+# on a cluster each executor that is killed costs one.
+_SHARES = {"local": 0.86, "speculation": 0.07, "cluster": 0.05, "killed": 0.02}
+# Lanes that run one after the other, beside those of the other row.
+_ROWS = (("local",), ("killed", "speculation", "cluster"))
+_RESULT = "result: "
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--histories", type=int, help="in all; without it as many as there is time for")
+    parser.add_argument("--seconds", type=float, help="no history is begun later, but one of each kind is run")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32), help="of all histories")
+    parser.add_argument("--lane", choices=_SHARES, action="append", help="kinds of histories; all without it")
+    parser.add_argument("--replay", type=int, help="the seed of one history, of the --lane")
+    parser.add_argument("--as-lane", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.histories is None and options.seconds is None:
+        options.histories = 500
+    if options.as_lane or options.replay is not None:
+        return _lane(options)
+    print(f"seed {options.seed}", flush=True)
+    begun = time.monotonic()
+    lanes = options.lane or list(_SHARES)
+    rows = [[lane for lane in row if lane in lanes] for row in _ROWS]
+    with ThreadPoolExecutor(len(rows)) as pool:
+        results = [result for row in pool.map(lambda row: _row(row, options, begun), rows) for result in row]
+    done = sum((Counter(result["done"]) for result in results), Counter())
+    for what, count in sorted(done.items()):
+        print(f"{count:7,}  {what}")
+    histories = sum(result["histories"] for result in results)
+    seconds = time.monotonic() - begun
+    print(f"{histories:,} histories in {seconds:.0f} s, {seconds / max(1, histories):.2f} s each")
+    found = sum(len(result["found"]) for result in results)
+    print(f"{found} were wrong" if found else "all were right")
+    return int(found > 0)
+
+
+def _lane(options: argparse.Namespace) -> int:
+    """One lane, in this process: there is one Spark a process."""
+    name = options.lane[0]
+    seeds = iter([options.replay]) if options.replay is not None else seeds_of(options.seed, name, options.histories)
+    until = time.monotonic() + (options.seconds if options.seconds is not None else float("inf"))
+    result = run(name, seeds, until, lambda line: print(line, flush=True))
+    print(_RESULT + json.dumps(vars(result)), flush=True)
+    return int(bool(result.found))
+
+
+def _row(lanes: list[str], options: argparse.Namespace, begun: float) -> list[dict[str, Any]]:
+    """The lanes' results, one after the other."""
+    results = []
+    for i, lane in enumerate(lanes):
+        command = [sys.executable, "-m", "tests.chaos", "--as-lane", "--lane", lane, "--seed", str(options.seed)]
+        if options.histories is not None:
+            command += ["--histories", str(max(1, round(options.histories * _SHARES[lane])))]
+        if options.seconds is not None:
+            left = options.seconds - (time.monotonic() - begun)
+            command += ["--seconds", str(max(0.0, left / (len(lanes) - i)))]
+        results.append(_result(command, lane))
+    return results
+
+
+def _result(command: list[str], lane: str) -> dict[str, Any]:
+    # What Spark and its workers say of faults is much, and of use only to who replays a seed.
+    errors = None if os.environ.get("CHAOS_VERBOSE") else subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+        assert process.stdout is not None
+        result = None
+        for line in process.stdout:
+            if line.startswith(_RESULT):
+                result = json.loads(line.removeprefix(_RESULT))
+            else:
+                print(line, end="", flush=True)
+    if result is None:
+        print(f"the lane {lane} ended without a result, with exit code {process.returncode}", flush=True)
+        return {"histories": 0, "found": {0: "no result"}, "done": {}}
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Faults while a query runs: afterwards its output and state are those of a run without them (tests/chaos).
+
+A SparkContext is one a process, and these need others than the rest of the tests: sessions run all their cases in a
+process of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from conftest import use_java
+
+from tests.chaos.cases import RESULT, cases
+from tests.chaos.deaths import STEPS
+from tests.chaos.killed import killed_history
+from tests.chaos.query import Settings
+from tests.chaos.sessions import ROOT
+
+
+@cache
+def _run(session: str, folder: Path) -> dict[str, str | None]:
+    command = [sys.executable, "-m", "tests.chaos.cases", session, str(folder)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    [*_, last] = said.stdout.splitlines() or [""]
+    assert last.startswith(RESULT), said.stdout + said.stderr
+    found: dict[str, str | None] = json.loads(last.removeprefix(RESULT))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(autouse=True)
+def java(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_java(monkeypatch)
+
+
+@pytest.mark.parametrize("case", list(cases("local")))
+def test_in_a_local_session(folder: Path, case: str) -> None:
+    wrong = _run("local", folder / "local")[case]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("case", list(cases("speculation")))
+def test_on_a_cluster_that_speculates(folder: Path, case: str) -> None:
+    wrong = _run("speculation", folder / "cluster")[case]
+    assert not wrong, wrong
+
+
+def test_a_driver_killed_at_each_step(folder: Path) -> None:
+    done: Counter[str] = Counter()
+    killed_history(folder / "killed", 1, done, STEPS, Settings("mapInArrowWithState", "EventTimeTimeout"))
+    assert done == {f"SIGKILL of the driver {step}": 1 for step in STEPS}
