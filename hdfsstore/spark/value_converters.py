@@ -45,6 +45,8 @@ def _converter(data_type: s.DataType) -> Converter:
         return _bytes
     if isinstance(data_type, s.DateType):
         return _date
+    if isinstance(data_type, s.TimestampType):
+        return _timestamp
     if isinstance(data_type, s.ArrayType):
         return _of_array(data_type)
     if isinstance(data_type, s.MapType):
@@ -118,3 +120,13 @@ def _date(value: Any) -> datetime.date:
     if not isinstance(value, datetime.date):
         raise TypeError("a date is needed")
     return value
+
+
+def _timestamp(value: Any) -> datetime.datetime:
+    if not isinstance(value, datetime.datetime):
+        raise TypeError("a datetime is needed")
+    if value != value:
+        raise ValueError("NaT is no time: give None")
+    # A pandas.Timestamp without a zone is local time as other datetimes are, which its own astimezone() refuses.
+    time: datetime.datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+    return time.astimezone(datetime.UTC)

@@ -18,7 +18,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState
-from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError
 from hdfsstore.spark.engine import Call
@@ -413,6 +422,26 @@ def test_states_of_columns_that_are_nested(tmp_path: Path) -> None:
             run(engine_of(remember, state=schema), state, call(events(("a", 1.0), ("b", 1.0)), "user"))
     assert seen == [None, None, value, (None, None, None, None)]
     assert seen[2][0][0].price == Decimal("1.25")
+
+
+def test_times_of_pandas_are_kept_in_columns_as_local_ones(tmp_path: Path) -> None:
+    schema = struct(at="timestamp", days=ArrayType(TimestampType()), zoned="timestamp")
+    naive, zoned = pd.Timestamp("2024-02-29 12:30:00.123456"), pd.Timestamp("2024-02-29 12:30", tz="Asia/Tokyo")
+    seen = []
+
+    def remember(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
+        seen.append(state.getOption)
+        state.update((naive, [naive, None], zoned if key[0] == "a" else pd.NaT))
+
+    partition = Partition(tmp_path, KEYS, schema)
+    for _ in range(2):
+        with partition.batch() as state:
+            run(engine_of(remember, state=schema), state, call(events(("a", 1.0)), "user"))
+    local = datetime.datetime(2024, 2, 29, 12, 30, 0, 123456)
+    assert seen == [None, (local, [local, None], zoned.to_pydatetime().astimezone().replace(tzinfo=None))]
+    wrong = "'zoned' is of type timestamp, .*NaT is no time"
+    with pytest.raises(SchemaMismatchError, match=wrong), partition.batch() as state:
+        run(engine_of(remember, state=schema), state, call(events(("b", 1.0)), "user"))
 
 
 def test_values_of_numpy_and_pandas_are_kept_as_pythons(tmp_path: Path) -> None:
