@@ -108,19 +108,22 @@ def test_many_keys(
 
 def test_memory_of_workers(spark: SparkSession, report: Report, smoke: bool, fill: Events) -> None:
     keys = fill.users * NUM_FILLS
+    events = drawn_from(keys, smoke)
     end_workers()
     with work_folder() as work:
-        stream = filled(spark, work / "plan", spark_sides.without_state, fill, 1)
+        filled(spark, work / "plan", spark_sides.without_state, events, 1 if smoke else 3)
         bare = memory_of_workers()
         stream = filled(spark, work / "state", ours(IN_ARROW, num_partitions=32), fill, NUM_FILLS)
+        end_workers()  # what large batches leave in the allocators' pools is not the state's
         stream.start()
-        stream.batches(drawn_from(keys, smoke), NUM_FILLS, 1 if smoke else 8)
+        stream.batches(events, NUM_FILLS, 1 if smoke else 20)
         taken = memory_of_workers()
         stream.query.stop()
     raw = keys * RECORD_BYTES
+    share = (taken - bare) / raw
     report.add(f"32 partitions, {keys:,} keys: one copy of the state", f"{raw / 1e6:.0f} MB", "")
-    report.add("all Python workers together", f"{taken / 1e6:.0f} MB", f"{taken / raw:.2f} x; goal: at most 1.5 x")
-    report.add("the same on the plan without state", f"{bare / 1e6:.0f} MB", "")
+    report.add("all Python workers together on the plan without state", f"{bare / 1e6:.0f} MB", "")
+    report.add("what they take more with it", f"{(taken - bare) / 1e6:.0f} MB", f"{share:.2f} x; goal: at most 1.5 x")
 
 
 def test_first_batch(spark: SparkSession, report: Report, smoke: bool, fill: Events) -> None:

@@ -46,7 +46,7 @@ def test_maintenance(spark: SparkSession, report: Report, smoke: bool, partition
     with started(spark, sides) as streams:
         for stream in streams.values():
             stream.batches(fill, 0)
-        for turn in range(1, 2 if smoke else 13):
+        for turn in range(1, 2 if smoke else 10):
             for name, stream in streams.items():
                 # Three batches, so that each turn has its share of snapshots.
                 seconds = stream.batches(events, 3 * turn, 3)

@@ -6,9 +6,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from hdfsstore.spark.memory import trim
 from hdfsstore.spark.metrics import Metrics, since
 from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
+from hdfsstore.state.freed_memory import give_back
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.provider import StateStoreProvider
 from hdfsstore.state.store_id import StateStoreId
@@ -70,7 +70,7 @@ class Providers:
                 held.is_holding = False
                 released = True
         if released:
-            trim()
+            give_back()
 
     def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
         """A store's metrics for a report; its provider's counters since the last one, to have the upkeep in between."""

@@ -105,7 +105,7 @@ def single_use_workers(spark: SparkSession) -> Iterator[None]:
 
 
 def test_snapshots_are_made_by_workers_that_take_turns(spark: SparkSession, tmp_path: Path) -> None:
-    run = Run(spark, tmp_path, 14, numPartitions=4, minDeltasForSnapshot=3)
+    run = Run(spark, tmp_path, 10, numPartitions=4, minDeltasForSnapshot=3)
     end = time.monotonic() + 20
     while not all(run.snapshots()) and time.monotonic() < end:
         time.sleep(0.05)
