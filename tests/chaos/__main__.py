@@ -59,7 +59,8 @@ def _lane(options: argparse.Namespace) -> int:
     name = options.lane[0]
     seeds = iter([options.replay]) if options.replay is not None else seeds_of(options.seed, name, options.histories)
     until = time.monotonic() + (options.seconds if options.seconds is not None else float("inf"))
-    result = run(name, seeds, until, lambda line: print(line, flush=True))
+    # In one piece: threads tell of their histories.
+    result = run(name, seeds, until, lambda line: print(f"{line}\n", end="", flush=True))
     print(_RESULT + json.dumps(vars(result)), flush=True)
     return int(bool(result.found))
 
