@@ -62,7 +62,7 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
         check_key(field)
         names.append(field.name)
         plain = _plain_name(col)
-        if data.count(plain) == 1 and not _has_floats(field.dataType):
+        if plain is not None and data.count(plain) == 1 and not _has_floats(field.dataType):
             positions.append(data.index(plain))
         else:
             positions.append(len(data) + len(added))
@@ -70,10 +70,11 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
     return Keys(df.select("*", *added) if added else df, tuple(names), tuple(positions))
 
 
-def _plain_name(col: str | Column) -> str:
-    """The name of the column that a key simply is."""
+def _plain_name(col: str | Column) -> str | None:
+    """The name of the column that a key simply is; None: it may be a struct's field, or something else."""
     text = col if isinstance(col, str) else str(col).removeprefix("Column<'").removesuffix("'>")
-    return text.removeprefix("`").removesuffix("`")
+    quoted = text.startswith("`") and text.endswith("`")
+    return text[1:-1] if quoted else None if "." in text else text
 
 
 def _has_floats(data_type: DataType) -> bool:

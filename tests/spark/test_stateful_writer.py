@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from hdfsstore import Checkpoint, StateStoreError, UnsupportedQueryError
 from hdfsstore.spark import groupBy
 from hdfsstore.spark import parquet_sink as parquet_sink_module
+from hdfsstore.spark.keys import key_columns
 from hdfsstore.spark.parquet_sink import ParquetSink
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_input, stateful_operators
@@ -347,6 +348,14 @@ def test_what_cannot_run_is_refused_by_name(
     with pytest.raises(error, match=message):
         start(events.stream(), str(tmp_path / "cp"))
     assert not (tmp_path / "cp").exists()
+
+
+def test_the_name_of_a_key_is_what_it_is_for_spark(events: Events) -> None:
+    events.add(("ann", 1, 0))
+    df = events.stream().select(F.struct("n").alias("s"), F.col("user").alias("s.n"))
+    for key, simple in (("s.n", "bigint"), (F.col("s.n"), "bigint"), ("`s.n`", "string"), (F.col("`s.n`"), "string")):
+        (field,) = key_columns(df, (key,)).fields
+        assert field.dataType.simpleString() == simple
 
 
 def begin(df: DataFrame, checkpoint: str, **options: Any) -> StatefulQuery:
