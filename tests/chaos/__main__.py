@@ -27,7 +27,7 @@ _RESULT = "result: "
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--histories", type=int, help="in all; without it as many as there is time for")
-    parser.add_argument("--seconds", type=float, help="no history is begun later, but one of each kind is run")
+    parser.add_argument("--seconds", type=float, help="no history, and no kind of them, is begun later")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32), help="of all histories")
     parser.add_argument("--lane", choices=_SHARES, action="append", help="kinds of histories; all without it")
     parser.add_argument("--replay", type=int, help="the seed of one history, of the --lane")
@@ -74,6 +74,8 @@ def _row(lanes: list[str], options: argparse.Namespace, begun: float) -> list[di
             command += ["--histories", str(max(1, round(options.histories * _SHARES[lane])))]
         if options.seconds is not None:
             left = options.seconds - (time.monotonic() - begun)
+            if i and left <= 0:
+                break
             command += ["--seconds", str(max(0.0, left / (len(lanes) - i)))]
         results.append(_result(command, lane))
     return results
