@@ -78,7 +78,7 @@ class RecordLimit:
     def _too_large(self, size: int) -> StateStoreError:
         return StateStoreError(
             f"a key or value of {size} bytes is larger than this store can read again, which is {self._most}",
-            remedy="Raise max_record_bytes of the StateStoreConf, for all that read the checkpoint",
+            remedy="Raise max_record_bytes of the StateStoreConf, in a query the option hdfsstore.maxRecordBytes",
         )
 
 
