@@ -7,6 +7,7 @@ process of their own.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -56,6 +57,8 @@ def test_on_a_cluster_that_speculates(folder: Path, case: str) -> None:
 
 
 def test_a_driver_killed_at_each_step(folder: Path) -> None:
+    # Each costs the starts of a Python and a JVM: CI takes every third, and has `make chaos` for the others.
+    steps = STEPS[1::3] if os.environ.get("CI") == "true" else STEPS
     done: Counter[str] = Counter()
-    killed_history(folder / "killed", 1, done, STEPS, Settings("mapInArrowWithState", "EventTimeTimeout"))
-    assert done == {f"SIGKILL of the driver {step}": 1 for step in STEPS}
+    killed_history(folder / "killed", 1, done, steps, Settings("mapInArrowWithState", "EventTimeTimeout"))
+    assert done == {f"SIGKILL of the driver {step}": 1 for step in steps}
