@@ -19,5 +19,5 @@ def cache_folder() -> Path:
 @contextmanager
 def work_folder() -> Iterator[Path]:
     """An empty folder on the disk of the cache, removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="run-", dir=cache_folder()) as name:
+    with tempfile.TemporaryDirectory(prefix="run-", dir=cache_folder(), ignore_cleanup_errors=True) as name:
         yield Path(name)
