@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 _DAEMON = b"pyspark.daemon"
-
-
-def workers() -> list[int]:
-    """The process ids of the workers and of the daemon that forks them, which is the first of them."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            parent = _parent(entry)
-            children.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
-    todo = [os.getpid()]
-    while todo:
-        pid = todo.pop()
-        todo += children.get(pid, [])
-        if _DAEMON in _read(Path(f"/proc/{pid}/cmdline")):
-            found.append(pid)
-    return sorted(found)
+_END_SECONDS = 30
 
 
 def memory_of_workers() -> int:
-    """The bytes that they take together: what several map counts once."""
-    return sum(_pss(pid) for pid in workers())
+    """The bytes that they take together, the daemon that forks them included: what several map counts once."""
+    return sum(map(_pss, _parents()))
 
 
 def end_workers() -> None:
-    """Ends all workers but the daemon: Spark has others forked when it needs some."""
-    for pid in workers()[1:]:
-        os.kill(pid, signal.SIGKILL)
+    """Ends all workers but the daemon, and waits until they are gone: Spark has others forked when it needs some."""
+    parents = _parents()
+    killed = [pid for pid, parent in parents.items() if parent in parents]
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    # A worker that was killed and not reaped yet is given tasks by Spark, which fail.
+    end = time.monotonic() + _END_SECONDS
+    while left := [pid for pid in killed if Path(f"/proc/{pid}").exists()]:
+        if time.monotonic() > end:
+            raise TimeoutError(f"the Python workers {left} do not end")
+        time.sleep(0.01)
+
+
+def _parents() -> dict[int, int]:
+    """The process ids of the daemon and its workers, each with that of its parent."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(_parent(entry), []).append(int(entry.name))
+    found: dict[int, int] = {}
+    todo = [os.getpid()]
+    while todo:
+        parent = todo.pop()
+        for pid in children.get(parent, []):
+            todo.append(pid)
+            if _DAEMON in _read(Path(f"/proc/{pid}/cmdline")):
+                found[pid] = parent
+    return found
 
 
 def _pss(pid: int) -> int:

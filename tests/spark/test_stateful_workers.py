@@ -89,8 +89,13 @@ class Run:
 
 
 def kill(pids: set[int]) -> None:
+    """Kills these workers; until they are reaped, Spark would give them tasks, which would fail."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @contextmanager
