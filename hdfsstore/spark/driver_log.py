@@ -63,12 +63,15 @@ from hdfsstore.spark.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,
     OFFSETS,
+    SET_BACK,
     Entry,
     Finished,
     LoggedBatch,
     Reported,
     Start,
     copied,
+    own_commit,
+    own_entry,
     own_fields,
     read_entry,
     settings_of,
@@ -79,8 +82,6 @@ from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.provider import StateStoreCheckpointInfo
 
 log = logging.getLogger(__name__)
-
-_SET_BACK = "delete Spark's offsets and commits from there on"
 
 
 class DriverLog:
@@ -116,6 +117,7 @@ class DriverLog:
             MissingFileError: Spark's entry, or ours of the batch before, is not there.
             LogMismatchError: our entries of the batch before are of another one than Spark ran.
             BatchAlreadyLoggedError: another driver has begun the batch just now.
+            CorruptFileError: an entry that is needed is damaged.
             StateStoreError: the filesystem fails.
         """
         path = f"{self._checkpoint}/offsets/{batch_id}"
@@ -169,10 +171,9 @@ class DriverLog:
 
     def last_finished(self) -> Finished | None:
         """The newest batch that is done and that Spark's log knows, for a driver that starts; None: there is none."""
-        commits = self._commits.list()
-        for batch_id in reversed(commits.files):
+        for batch_id in reversed(self._commits.list().files):
             entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
-            commit = self._commits.read(commits, batch_id) if entry else None
+            commit = own_commit(self._fs, self._root, batch_id) if entry else None
             if entry is not None and commit is not None and entry.digest == commit.own.get(OFFSETS):
                 return Finished(batch_id, *entry.times, commit.own.get(NEXT_TIMEOUT))
         return None
@@ -192,8 +193,8 @@ class DriverLog:
         if self._finished is not None and self._finished.batch_id == batch_id - 1:
             return self._finished
         path = f"{self._root}/commits/{batch_id - 1}"
-        commit = self._writer.get(batch_id - 1)
-        entry = read_entry(self._fs, f"{self._root}/offsets/{batch_id - 1}")
+        commit = own_commit(self._fs, self._root, batch_id - 1)
+        entry = own_entry(self._fs, self._root, batch_id - 1)
         if commit is None or entry is None:
             raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
         theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
@@ -202,7 +203,7 @@ class DriverLog:
                 f"batch {batch_id} cannot start: this entry belongs to another batch {batch_id - 1} than the one in "
                 f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
                 path,
-                remedy=f"Set the query back to a batch that both logs have run ({_SET_BACK}), or start it with a new "
+                remedy=f"Set the query back to a batch that both logs have run ({SET_BACK}), or start it with a new "
                 "checkpointLocation",
             )
         return LoggedBatch(batch_id - 1, entry, commit)
@@ -211,7 +212,7 @@ class DriverLog:
         kept = list(self._commits.list().files)
         if kept:
             why = f"this entry is not there, which names its state; the log holds batches {kept[0]} to {kept[-1]}"
-            remedy = f"Put the file back, or set the query back to a batch after one that the log holds ({_SET_BACK})"
+            remedy = f"Put the file back, or set the query back to a batch after one that the log holds ({SET_BACK})"
         else:
             why = "the query has run before, and there is no log of its state"
             remedy = (

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.commit_log import CommitLogEntry
+from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
 from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
+from hdfsstore.errors import CorruptFileError
 from hdfsstore.fs import read_file
 from hdfsstore.state.conf import StateStoreConf
 
 FOLDER = "hdfsstore"
+# How a user sets a query back, for messages.
+SET_BACK = "delete Spark's offsets and commits from there on"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -96,12 +100,62 @@ class LoggedBatch:
 
 
 def read_entry(fs: FileSystem, path: str) -> Entry | None:
-    """An entry of an offset log; None where there is none."""
+    """An entry of Spark's offset log; None where there is none."""
+    with _remedied(path):
+        try:
+            content = read_file(fs, path)
+        except FileNotFoundError:
+            return None
+        return Entry(content, parse_offset_log(content, path))
+
+
+def own_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
+    """An entry of our offset log; None where there is none.
+
+    Args:
+        root: `<checkpoint>/hdfsstore`.
+
+    Raises:
+        CorruptFileError: it is damaged.
+    """
+    path = f"{root}/offsets/{batch_id}"
+    entry = read_entry(fs, path)
+    # Of old Sparks an entry may be no more than its version. One of ours is cut off then; so it is in commits.
+    if entry is not None and PROVIDER not in entry.parsed.conf:
+        with _remedied(path):
+            raise CorruptFileError("the entry does not say how the state is kept: its end is missing", path)
+    return entry
+
+
+def own_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | None:
+    """An entry of our commit log; None where there is none.
+
+    Raises:
+        CorruptFileError: it is damaged.
+    """
+    path = f"{root}/commits/{batch_id}"
+    with _remedied(path):
+        try:
+            commit = read_commit_log(fs, path)
+        except FileNotFoundError:
+            return None
+        if OFFSETS not in commit.own:
+            raise CorruptFileError("the entry does not say which batch it is of: its end is missing", path)
+        return commit
+
+
+@contextmanager
+def _remedied(path: str) -> Iterator[None]:
+    """Adds to the error of a damaged entry how the query gets past it."""
     try:
-        content = read_file(fs, path)
-    except FileNotFoundError:
-        return None
-    return Entry(content, parse_offset_log(content, path))
+        yield
+    except CorruptFileError as error:
+        batch_id = path.rpartition("/")[2]
+        remedy = (
+            f"Put the file back; or delete it and set the query back to batch {batch_id} ({SET_BACK}), which then runs "
+            "again"
+        )
+        raise CorruptFileError(error.message, error.path, error.offset, error.remedy or remedy) from error
 
 
 def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:

@@ -19,7 +19,7 @@ from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.errors import BatchAlreadyLoggedError
 from hdfsstore.fs import read_file
 from hdfsstore.publish import publish, remove
-from hdfsstore.spark.log_entries import OFFSETS, Entry, read_entry
+from hdfsstore.spark.log_entries import OFFSETS, Entry, own_commit, own_entry
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +31,8 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
         root: `<checkpoint>/hdfsstore`.
         entry: Spark's of the batch.
     """
-    try:
-        commit = read_commit_log(fs, f"{root}/commits/{batch_id}")
-    except FileNotFoundError:
+    commit = own_commit(fs, root, batch_id)
+    if commit is None:
         return False
     # The commit's own word counts: one that a rewind has overtaken may have come to lie beside another's offsets.
     return commit.own.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
@@ -69,7 +68,7 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
 
 
 def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
-    ours = read_entry(fs, f"{root}/offsets/{batch_id}")
+    ours = own_entry(fs, root, batch_id)
     return ours is not None and ours.digest == entry.digest
 
 

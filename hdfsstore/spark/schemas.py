@@ -26,16 +26,20 @@ from hdfsstore.checkpoint.operator_metadata import (
 from hdfsstore.checkpoint.operators import DEFAULT_STORE
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, encode_state_schema, read_state_schema
 from hdfsstore.codecs import types as t
-from hdfsstore.errors import MissingFileError, SchemaMismatchError
+from hdfsstore.errors import CorruptFileError, MissingFileError, SchemaMismatchError
 from hdfsstore.fs import Location, resolve
 from hdfsstore.publish import publish
-from hdfsstore.spark.log_entries import FOLDER
+from hdfsstore.spark.log_entries import FOLDER, own_entry
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_CONF = "timeoutConf"
+_PUT_BACK = (
+    "Put it back. A query with the same function, timeoutConf, key, state and number of partitions writes the same "
+    "file when it is first started, with another checkpointLocation"
+)
 _REMEDY = "Start the query as it was, or with a new checkpointLocation: what it keeps cannot be used otherwise"
 
 
@@ -72,24 +76,35 @@ def settle_state(
 
     Raises:
         SchemaMismatchError: key, state, timeoutConf or method are others than before; the message has both.
-        MissingFileError: batches are done, and the files that describe their state are not there.
+        MissingFileError: batches are done, and the files that describe their state, or the log, are not there.
+        CorruptFileError: one of them is damaged.
     """
     fs, path = resolve(checkpoint)
     root = f"{path}/{FOLDER}"
     folder = f"{root}/state/{OPERATOR_ID}"
-    newest = MetadataLog(fs, f"{root}/offsets", read_offset_log).latest()
+    begun, done = (MetadataLog(fs, f"{root}/{name}", read_offset_log).list().files for name in ("offsets", "commits"))
+    newest = own_entry(fs, root, max(begun)) if begun else None
     if newest is None:  # no batch has begun: a start before may have failed
+        if done:
+            raise MissingFileError(
+                f"batches {min(done)} to {max(done)} are done, and this log has no entry of them",
+                f"{root}/offsets",
+                remedy="Put its files back, or start the query with a new checkpointLocation",
+            )
         write_description(fs, root, wanted)
         return wanted, conf
-    metadata = read_operator_metadata(fs, folder)
-    if metadata is None:
-        raise MissingFileError(
-            f"batch {newest[0]} has begun, and this file, which describes the state, is not there",
-            f"{folder}/_metadata/metadata",
-            remedy=f"Put it back, or start with a new checkpointLocation (or without {root}, if no batch is done)",
-        )
-    _compare(fs, folder, metadata, wanted)
-    return _keep_partitions(folder, metadata, wanted), _keep_conf(root, newest[1], conf)
+    try:
+        metadata = read_operator_metadata(fs, folder)
+        if metadata is None:
+            raise MissingFileError(
+                f"batch {max(begun)} has begun, and this file, which describes the state, is not there",
+                f"{folder}/_metadata/metadata",
+                remedy=_PUT_BACK,
+            )
+        _compare(fs, folder, metadata, wanted)
+    except CorruptFileError as error:
+        raise CorruptFileError(error.message, error.path, error.offset, error.remedy or _PUT_BACK) from error
+    return _keep_partitions(folder, metadata, wanted), _keep_conf(root, newest.parsed, conf)
 
 
 def fits(new: t.DataType, stored: t.DataType) -> bool:
@@ -163,7 +178,7 @@ def _compare(fs: FileSystem, folder: str, metadata: OperatorMetadata, wanted: St
         (stored,) = read_state_schema(fs, schema_path)
     except FileNotFoundError:
         raise MissingFileError(
-            "this file, the schema of the state, is not there", schema_path, remedy="Put it back"
+            "this file, the schema of the state, is not there", schema_path, remedy=_PUT_BACK
         ) from None
     for part, was, new in (
         ("key", stored.key_type, wanted.key_type),

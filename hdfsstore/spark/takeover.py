@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _FUNCTIONS = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
 _NO_OFFSET = b"\n-"
+_KEPT = "taken-over"
 _NEW = "or start it with a new checkpointLocation, with no state"
 
 
@@ -60,12 +61,13 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
 
     Raises:
         UnsupportedQueryError: the state is not of this function, or cannot be taken over; the message names both.
+        MissingFileError: it was taken over before, and what we made of it is gone.
         StateStoreError: files are missing or damaged, or the filesystem fails.
     """
     fs, path = resolve(checkpoint)
     root = f"{path}/{FOLDER}"
     under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
-    has_state = not under_way and MetadataLog(fs, f"{root}/commits", read_commit_log).latest() is not None
+    has_state = not under_way and bool(MetadataLog(fs, f"{root}/commits", read_commit_log).list().files)
     operators = list_operators(fs, path)
     if has_state:
         _check_one_state(path, operators, wanted)
@@ -73,6 +75,14 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
     found = [operator for operator in operators if _is_candidate(operator, upstream)]
     if not found:
         return
+    kept = f"{root}/{_KEPT}"
+    committed = MetadataLog(fs, f"{path}/commits", read_commit_log).list().files
+    if committed and not under_way and file_types(fs, [kept]) == [FileType.Directory]:
+        raise MissingFileError(
+            f"the state was taken over from Spark's operator ({kept}), and this log has no entry of a batch",
+            f"{root}/commits",
+            remedy=f"Put the files of {root} back, or go back to Spark's operator as docs/stateful-protocol.md says",
+        )
     _check(path, found, wanted, upstream)
     _Takeover(fs, checkpoint, path, wanted, conf, found[0]).run()
 
@@ -172,7 +182,7 @@ class _Takeover:
 
     @property
     def _kept(self) -> str:
-        return f"{self._root}/taken-over"
+        return f"{self._root}/{_KEPT}"
 
     @property
     def _partitions(self) -> int:

@@ -14,6 +14,7 @@ import hdfsstore
 from hdfsstore import (
     BatchAlreadyLoggedError,
     CheckpointIdMismatchError,
+    CorruptFileError,
     LogMismatchError,
     MissingFileError,
     StateStoreError,
@@ -324,6 +325,27 @@ def test_without_the_entry_before(spark: Spark, lost: str) -> None:
     assert str(caught.value.path).endswith(f"hdfsstore/{lost}/2")
 
 
+@pytest.mark.parametrize("content", [b"", b"v1", b"v2\n", b'v1\n{"nextBatch', b"\xff\xfe"])
+@pytest.mark.parametrize("lost", ["commits", "offsets"])
+@pytest.mark.parametrize("ran", ["before", "now"])
+def test_a_damaged_entry_says_how_to_go_on(spark: Spark, lost: str, content: bytes, ran: str) -> None:
+    """That of the batch before, and that of the batch which Spark gives again; and what the message says works."""
+    log = spark.log()
+    for batch_id in range(3):
+        run(spark, log, batch_id)
+    path = spark.checkpoint / "hdfsstore" / lost / "2"
+    path.write_bytes(content)
+    batch_id = 3 if ran == "before" else 2
+    spark.offsets(batch_id)
+    with pytest.raises(CorruptFileError, match=r"set the query back to batch 2 \(delete Spark's") as caught:
+        spark.log().begin(batch_id)
+    assert str(caught.value).startswith(str(path))
+    path.unlink()
+    spark.set_back(2)
+    assert run(spark, spark.log(), 2, "b", "second").base_ids == ("a1", "a1")
+    assert run(spark, spark.log(), 3).base_ids == ("b2", "b2")
+
+
 def test_batches_that_ran_without_us(spark: Spark) -> None:
     log = spark.log()
     for batch_id in range(3):
@@ -383,6 +405,31 @@ def test_what_cannot_be_deleted_is_left(spark: Spark, caplog: pytest.LogCaptureF
         run(spark, log, 4)
     assert "old entries of the log are left" in caplog.text
     assert spark.log().last_finished() == Finished(4, 40, 5000, None)
+
+
+@pytest.mark.parametrize("emptied", ["commits", "."])
+def test_an_emptied_log_is_no_new_query(spark: Spark, emptied: str) -> None:
+    """The folders are there, and no file is."""
+    run(spark, spark.log(), 0)
+    for path in (spark.checkpoint / "hdfsstore" / emptied).rglob("*"):
+        if path.is_file():
+            path.unlink()
+    spark.offsets(1)
+    with pytest.raises(
+        MissingFileError, match=r"there is no log of its state.* Put the checkpoint's folder hdfsstore back"
+    ):
+        spark.log().begin(1)
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_the_copy_of_the_query_s_id_is_made_anew(spark: Spark, content: str | None) -> None:
+    run(spark, spark.log(), 0)
+    copy = spark.checkpoint / "hdfsstore/metadata"
+    copy.unlink()
+    if content is not None:
+        copy.write_text(content)
+    run(spark, spark.log(), 1)
+    assert copy.read_bytes() == (spark.checkpoint / "metadata").read_bytes()
 
 
 def test_the_query_s_id_follows_spark_s(spark: Spark) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hdfsstore
-from hdfsstore import MissingFileError, SchemaMismatchError
+from hdfsstore import CorruptFileError, MissingFileError, SchemaMismatchError
 from hdfsstore.checkpoint.offset_log import parse_offset_log
 from hdfsstore.codecs import types as t
 from hdfsstore.fs import resolve
@@ -121,12 +121,45 @@ def test_partitions_and_codec_are_kept(tmp_path: Path, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("lost", ["_metadata/metadata", "0/_metadata/schema"])
-def test_a_description_that_is_lost(tmp_path: Path, lost: str) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"v1", b'v1\n{"operator'])
+def test_a_description_that_is_lost_or_damaged(tmp_path: Path, lost: str, content: bytes | None) -> None:
+    """The message says where another one comes from."""
     settle_state(tmp_path, WANTED, CONF)
     begin(tmp_path)
-    (tmp_path / "hdfsstore/state/0" / lost).unlink()
-    with pytest.raises(MissingFileError, match="Put it back"):
+    path = tmp_path / "hdfsstore/state/0" / lost
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    remedy = "writes the same file when it is first started, with another checkpointLocation"
+    with pytest.raises(MissingFileError if content is None else CorruptFileError, match=remedy) as caught:
         settle_state(tmp_path, WANTED, CONF)
+    assert caught.value.path == str(path)
+    settle_state(tmp_path / "other", WANTED, CONF)
+    path.write_bytes((tmp_path / "other/hdfsstore/state/0" / lost).read_bytes())
+    assert settle_state(tmp_path, WANTED, CONF) == (WANTED, CONF)
+
+
+@pytest.mark.parametrize("content", [b"", b"v1\n", b'v1\n{"batchWatermarkMs"'])
+def test_a_damaged_entry_of_the_newest_batch_says_how_to_go_on(tmp_path: Path, content: bytes) -> None:
+    settle_state(tmp_path, WANTED, CONF)
+    begin(tmp_path)
+    (tmp_path / "hdfsstore/offsets/0").write_bytes(content)
+    with pytest.raises(CorruptFileError, match=r"delete it and set the query back to batch 0 \(delete Spark's offsets"):
+        settle_state(tmp_path, WANTED, CONF)
+
+
+def test_a_log_that_was_emptied_is_no_new_query(tmp_path: Path) -> None:
+    settle_state(tmp_path, WANTED, CONF)
+    begin(tmp_path)
+    (tmp_path / "hdfsstore/commits").mkdir()
+    (tmp_path / "hdfsstore/commits/0").write_text("v1")
+    (tmp_path / "hdfsstore/offsets/0").unlink()
+    description = tmp_path / "hdfsstore/state/0/_metadata/metadata"
+    before = description.read_bytes()
+    with pytest.raises(MissingFileError, match=r"batches 0 to 0 are done, and this log has no entry .* back") as caught:
+        settle_state(tmp_path, replace(WANTED, timeout_conf="EventTimeTimeout"), CONF)
+    assert caught.value.path == str(tmp_path / "hdfsstore/offsets")
+    assert description.read_bytes() == before
 
 
 LONG, STRING = t.LongType(), t.StringType()

@@ -155,6 +155,21 @@ def test_nothing_was_committed(tmp_path: Path, begun: bool) -> None:
         assert DriverLog(checkpoint, 2, CONF).begin(0).base_ids == (None, None)
 
 
+@pytest.mark.parametrize("folder", ["commits", "."])
+def test_a_state_that_was_ours_is_not_taken_over_again(tmp_path: Path, folder: str) -> None:
+    """Files that are lost since are no reason to go back to what Spark's operator has left."""
+    checkpoint = a_copy(tmp_path)
+    take_over(str(checkpoint), WANTED, CONF, [])
+    for path in (checkpoint / "hdfsstore" / folder).rglob("*"):
+        if path.is_file():
+            path.unlink()
+    before = names(checkpoint)
+    with pytest.raises(MissingFileError, match=r"taken over from Spark's operator .* Put the files of") as caught:
+        take_over(str(checkpoint), WANTED, CONF, [])
+    assert caught.value.path == f"{checkpoint}/hdfsstore/commits"
+    assert names(checkpoint) == before
+
+
 def test_nothing_to_take_over(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     shutil.rmtree(checkpoint / "state")
