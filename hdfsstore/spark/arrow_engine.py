@@ -155,7 +155,7 @@ class ArrowEngine:
             table = self._in_schema(output)
         except StateStoreError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() would end the worker without a word
             raise UserFunctionError(
                 f"the function of mapInArrowWithState failed in partition {state.partition_id} of batch "
                 f"{state.batch_id}: {type(error).__name__}: {error}",

@@ -67,7 +67,7 @@ class KeyCalls:
                         result = func(key, its_rows, state)
                         results = iter(() if result is None else result)
                     given = list(map(accept, islice(results, PART_ROWS)))
-                except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
                     self._fail(error, index)
                 output += given
                 if len(given) < PART_ROWS:
@@ -92,7 +92,7 @@ class KeyCalls:
         self._ends.clear()
         return batch
 
-    def _fail(self, error: Exception, index: int) -> NoReturn:
+    def _fail(self, error: Exception | SystemExit, index: int) -> NoReturn:
         key = self._states.describe(index)
         if isinstance(error, MisfitError):
             raise SchemaMismatchError(

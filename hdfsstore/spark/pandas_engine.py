@@ -136,14 +136,14 @@ class _Run:
                         yield output.batch(self._failed)
             except StateStoreError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise self._failed(i, error) from error
             keep(i, state)
         self._states.write()
         if output.num_rows:
             yield output.batch(self._failed)
 
-    def _failed(self, index: int, error: Exception) -> UserFunctionError:
+    def _failed(self, index: int, error: Exception | SystemExit) -> UserFunctionError:
         return UserFunctionError(
             f"the function of applyInPandasWithState failed for the key {self._states.describe(index)} in batch "
             f"{self._batch_id}: {type(error).__name__}: {error}",

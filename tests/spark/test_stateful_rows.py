@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
+from pyspark.sql.types import StructType
 
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.stream import StatefulStream
@@ -101,6 +102,10 @@ def test_an_error_names_the_key_and_leaves_the_state_as_it_was(spark: SparkSessi
         return groupBy(timed, "user").mapWithState(
             func, "user string, n long", "n long", timeoutConf="EventTimeTimeout"
         )
+
+    # A schema without columns is one, and not the lack of one.
+    for nothing in (StructType(), ""):
+        assert groupBy(stream, "user").mapWithState(count, "user string, n long", nothing).state_schema.fields == ()
 
     with pytest.raises(StreamingQueryException) as caught:
         run(counts(count_once), tmp_path / "cp")

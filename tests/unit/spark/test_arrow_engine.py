@@ -49,6 +49,19 @@ def test_output_that_does_not_fit_is_an_error_with_partition_and_batch(
         output_of(engine.data(iter([call(ROWS, "user")]), state))
 
 
+def test_an_exit_is_an_error_of_the_function_and_an_interrupt_is_none(tmp_path: Path) -> None:
+    def raises(error: type[BaseException]) -> None:
+        raise error("that is all")
+
+    for wanted, error, said in (
+        (SystemExit, UserFunctionError, "partition 0 of batch 0: SystemExit: that is all"),
+        (KeyboardInterrupt, KeyboardInterrupt, "that is all"),
+    ):
+        engine = engine_of(lambda *_, wanted=wanted: raises(wanted))
+        with pytest.raises(error, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
+            output_of(engine.data(iter([call(ROWS, "user")]), state))
+
+
 @pytest.mark.parametrize(
     "output",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,7 @@ def raises_later(key: tuple[Any, ...], *_: Any) -> Iterator[pd.DataFrame]:
         (lambda *_: [5], "PySparkTypeError: .*iterator of pandas.DataFrame, but is iterator of int"),
         (lambda *_: [pd.DataFrame({"user": [1]})], "PySparkRuntimeError: .*Expected: 3 Actual: 1"),
         (lambda *_: [pd.DataFrame([["a", "b", 1.0]])], "PySparkValueError: .*'n' with type 'object'"),
+        (lambda *_: sys.exit("that is all"), "SystemExit: that is all"),
     ],
 )
 def test_an_error_names_the_key_and_the_batch_and_leaves_the_state(tmp_path: Path, func: Any, message: str) -> None:
@@ -187,3 +189,11 @@ def test_an_error_names_the_key_and_the_batch_and_leaves_the_state(tmp_path: Pat
         run(engine_of(of_key), state, call(events(("a", 1.0), ("b", 1.0), ("c", 1.0)), "user"))
     assert raised.value.__cause__ is not None
     assert partition.rows() == before
+
+
+def test_an_interrupt_stays_one(tmp_path: Path) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Partition(tmp_path, KEYS, STATE).batch() as state:
+        run(engine_of(interrupted), state, call(events(("a", 1.0)), "user"))

@@ -331,6 +331,21 @@ def test_an_error_of_the_function_names_key_and_batch_and_shows_its_traceback(tm
     assert 'raise KeyError("so late")' in said
 
 
+def test_an_exit_is_an_error_of_the_function_and_an_interrupt_is_none(tmp_path: Path) -> None:
+    def leaves(_state: GroupState) -> Any:
+        yield "a", 1, 1.0
+        sys.exit("that is all")
+
+    said = failure_of(tmp_path / "1", leaves, UserFunctionError)
+    assert "for the key (user='user-1234') in batch 1: SystemExit: that is all" in said
+    with pytest.raises(KeyboardInterrupt), Partition(tmp_path / "2", KEYS, STATE).batch() as state:
+        run(engine_of(interrupted), state, call(events(("a", 1.0)), "user"))
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("result", "part"),
     [
@@ -422,6 +437,26 @@ def test_states_of_columns_that_are_nested(tmp_path: Path) -> None:
             run(engine_of(remember, state=schema), state, call(events(("a", 1.0), ("b", 1.0)), "user"))
     assert seen == [None, None, value, (None, None, None, None)]
     assert seen[2][0][0].price == Decimal("1.25")
+
+
+def test_a_state_without_columns_is_kept_and_removed(tmp_path: Path) -> None:
+    """It says that a key was seen, and is no state without a schema."""
+    seen = []
+
+    def toggle(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
+        seen.append((key[0], state.exists, state.getOption))
+        if state.exists:
+            state.remove()
+        else:
+            state.update(())
+
+    partition = Partition(tmp_path, KEYS, StructType())
+    engine = engine_of(toggle, state=StructType())
+    for users in (("a", "b"), ("b",)):
+        with partition.batch() as state:
+            run(engine, state, call(events(*((user, 1.0) for user in users)), "user"))
+    assert seen == [("a", False, None), ("b", False, None), ("b", True, ())]
+    assert partition.rows() == {"a": {"groupState": {}}}
 
 
 def test_times_of_pandas_are_kept_in_columns_as_local_ones(tmp_path: Path) -> None:
