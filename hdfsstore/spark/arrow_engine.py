@@ -27,7 +27,9 @@ class ArrowState:
     """The state of a partition's keys, as the function of mapInArrowWithState reads and changes it.
 
     Keys are a table or record batch that has the key columns, by name and among others; a struct of them; or, where
-    there is one key column, an array of it. States are tables, record batches or structs of the state's columns.
+    there is one key column, an array of it. They are those of the rows and of `expired`: for one of another partition,
+    whose state is not here, each method raises StateStoreError. States are tables, record batches or structs of the
+    state's columns.
 
     Attributes:
         watermark_ms: the event-time watermark of the batch, milliseconds since 1970; -1 where there is none.
@@ -42,14 +44,18 @@ class ArrowState:
 
     def get(self, keys: Rows) -> pa.Table:
         """The states of the keys, aligned; every column is null where a key has none."""
-        states, _ = self._state.get(self._key_rows(keys))
+        structs = self._keys(keys)
+        states, _ = self._state.get(self._state.encode_keys(structs))
+        if states.null_count:  # only a key without a state can be another partition's
+            all_new = states.null_count == len(states)
+            self._state.check_keys(structs if all_new else structs.filter(states.is_null()))
         return _table_of(states)
 
     def put(self, keys: Rows, values: Rows, timeout_ms: Any = None) -> None:
         """Sets the states of the keys; of a key that is there twice the last one holds.
 
         Args:
-            keys: of this partition, as the rows and `expired` give them; StateStoreError for others.
+            keys: as the rows and `expired` give them.
             values: the states, aligned with the keys.
             timeout_ms: None: the keys have no timeout. Under ProcessingTimeTimeout how long from now, under
                 EventTimeTimeout a timestamp that is not before the watermark: milliseconds, a timedelta or datetime, or
@@ -65,7 +71,9 @@ class ArrowState:
 
     def remove(self, keys: Rows) -> None:
         """Removes the states of the keys, and their timeouts."""
-        self._state.remove(self._key_rows(keys))
+        structs = self._keys(keys)
+        self._state.check_keys(structs)
+        self._state.remove(self._state.encode_keys(structs))
 
     def expired(self) -> pa.Table:
         """The keys whose timeout is over, in the call that is made for them; empty in others.
@@ -81,9 +89,6 @@ class ArrowState:
                 raise TypeError(f"an array is no key: the key columns are {', '.join(f.name for f in key_type)}")
             keys = pa.table([keys], names=[key_type.field(0).name])
         return _structs(keys, key_type, "key")
-
-    def _key_rows(self, keys: Rows) -> Any:
-        return self._state.encode_keys(self._keys(keys))
 
     def _timeouts(self, given: Any, length: int) -> pa.Int64Array:
         conf = self._state.timeout_conf

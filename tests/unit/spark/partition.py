@@ -43,13 +43,20 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 class Partition:
-    """One partition of a query, whose batches are run one after another."""
+    """Partition 0 of a query, whose batches are run one after another."""
 
-    def __init__(self, folder: Path, keys: StructType, state: StructType, timeout_conf: Any = "NoTimeout") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        keys: StructType,
+        state: StructType,
+        timeout_conf: Any = "NoTimeout",
+        num_partitions: int = 1,
+    ) -> None:
         self.query = QuerySpec(
             run_id="run",
             state_root=str(folder / "state"),
-            num_partitions=1,
+            num_partitions=num_partitions,
             columns=Columns((), tuple(keys.names), ()),
             key_schema=ours(keys),
             state_schema=ours(state),

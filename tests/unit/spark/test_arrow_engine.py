@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from hdfsstore.errors import UserFunctionError
-from hdfsstore.spark.arrow_engine import ArrowEngine
+from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.errors import StateStoreError, UserFunctionError
+from hdfsstore.spark.arrow_engine import ArrowEngine, ArrowState
 from hdfsstore.spark.spec import Columns
-from tests.unit.spark.partition import Partition, arrow_schema, call, output_of, struct
+from tests.unit.spark.partition import Partition, arrow_schema, call, ours, output_of, struct
 
 KEYS = struct(user="string")
 STATE = struct(n="long")
@@ -76,3 +78,27 @@ def test_output_is_taken_by_name_and_cast(tmp_path: Path, output: Any) -> None:
     with partition.batch() as state:
         given = output_of(engine_of(lambda *_: output).data(iter([call(ROWS, "user")]), state))
     assert given == [("ann", 1)]
+
+
+def test_keys_of_another_partition_are_refused_by_every_method(tmp_path: Path) -> None:
+    users = pa.array([f"user-{i}" for i in range(100)])
+    ids = partition_ids(pa.StructArray.from_arrays([users], names=["user"]), ours(KEYS), 4)
+    own, foreign = (users.filter(pc.equal(ids, id_)) for id_ in (0, 1))
+    old, new = own[: len(own) // 2], own[len(own) // 2 :]
+    mixed = pa.concat_arrays([own, foreign[:1]])
+    partition = Partition(tmp_path, KEYS, STATE, num_partitions=4)
+    with partition.batch() as state:
+        ArrowState(state).put(old, pa.table({"n": range(len(old))}))
+    before = partition.rows()
+    with partition.batch() as state:
+        arrow_state = ArrowState(state)
+        assert arrow_state.get(old)["n"].to_pylist() == list(range(len(old)))
+        assert arrow_state.get(new)["n"].to_pylist() == [None] * len(new)
+        assert arrow_state.get(own)["n"].null_count == len(new)
+        arrow_state.remove(new)
+        values = pa.table({"n": [1] * len(mixed)})
+        for method, *arguments in ((arrow_state.get,), (arrow_state.put, values), (arrow_state.remove,)):
+            for keys in (mixed, foreign[:1]):
+                with pytest.raises(StateStoreError, match=rf"'{foreign[0]}'}} is not one of partition 0 of 4"):
+                    method(keys, *(table.slice(0, len(keys)) for table in arguments))
+    assert partition.rows() == before
