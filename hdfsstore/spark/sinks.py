@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark.parquet_sink import ParquetSink
-from hdfsstore.spark.table_sink import TableSink
 
 Sink: TypeAlias = Callable[[DataFrame, int], None]
 
@@ -41,13 +40,6 @@ def make_sink(
         f"there is no format {source!r} for stateful queries: it is one of {', '.join(FORMATS)}. "
         "foreachBatch(lambda df, batch_id: df.write...) writes to whatever Spark writes to"
     )
-
-
-def make_table_sink(
-    spark: SparkSession, table_name: str, source: str, options: Mapping[str, str], schema: StructType
-) -> Sink:
-    """A sink that appends to a table, which is made where it is not there; arguments as make_sink has them."""
-    return TableSink(spark, table_name, source, options, schema)
 
 
 def noop(df: DataFrame, batch_id: int) -> None:  # noqa: ARG001

@@ -11,7 +11,7 @@ _PROVIDER = "parquet"
 
 
 class TableSink:
-    """Appends to a parquet table, which is made at start where it is not there. A batch that runs again appends again.
+    """Appends to a parquet table. A batch that runs again appends again.
 
     Args:
         table_name: as in spark.table.
@@ -30,12 +30,16 @@ class TableSink:
             raise ValueError(f"toTable appends to parquet tables; {_others(table_name)}, to one of format {source!r}")
         self._spark = spark
         self._name = table_name
+        self._path = options.get("path")
         self._options = {name: value for name, value in options.items() if name != "path"}
+        self._schema = StructType([StructField(column.name, column.dataType) for column in schema])
         if spark.catalog.tableExists(table_name):
             _check(spark, table_name, schema)
-        else:
-            nullable = StructType([StructField(column.name, column.dataType) for column in schema])
-            spark.catalog.createTable(table_name, options.get("path"), _PROVIDER, nullable)
+
+    def make_table(self) -> None:
+        """Makes the table where it is not there."""
+        if not self._spark.catalog.tableExists(self._name):
+            self._spark.catalog.createTable(self._name, self._path, _PROVIDER, self._schema)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:  # noqa: ARG002
         df.write.options(**self._options).format(_PROVIDER).mode("append").saveAsTable(self._name)

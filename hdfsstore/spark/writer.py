@@ -16,7 +16,8 @@ from hdfsstore.spark.conf import QueryConf
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_output_mode, check_upstream, refuse_trigger
-from hdfsstore.spark.sinks import Sink, make_sink, make_table_sink
+from hdfsstore.spark.sinks import Sink, make_sink
+from hdfsstore.spark.table_sink import TableSink
 
 log = logging.getLogger("hdfsstore.spark")
 
@@ -174,14 +175,12 @@ class StatefulStreamWriter:
             StateStoreError: the checkpoint does not go with the query.
         """
         self._set(format, outputMode, queryName, options)
-        where = path or self._options.get("path")
-
-        def sink() -> Sink:
-            if self._function is not None:
-                return self._function
-            return make_sink(self._spark, self._format(), where, self._sink_options(), self._stream.schema)
-
-        return self._start(sink)
+        conf = self._conf()
+        sink = self._function
+        if sink is None:
+            where = path or self._options.get("path")
+            sink = make_sink(self._spark, self._format(), where, self._sink_options(), self._stream.schema)
+        return self._prepare(conf, sink)()
 
     def toTable(
         self,
@@ -194,9 +193,11 @@ class StatefulStreamWriter:
     ) -> StatefulQuery:
         """Starts a query that appends to a parquet table, which is made where it is not there; else as start."""
         self._set(format, outputMode, queryName, options)
-        return self._start(
-            lambda: make_table_sink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
-        )
+        conf = self._conf()
+        sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
+        start = self._prepare(conf, sink)
+        sink.make_table()  # once nothing speaks against the query
+        return start()
 
     def _set(
         self,
@@ -250,17 +251,16 @@ class StatefulStreamWriter:
     def _format(self) -> str:
         return self._source or str(self._spark.conf.get("spark.sql.sources.default"))
 
-    def _start(self, make: Callable[[], Sink]) -> StatefulQuery:
-        """Starts the query; the sink is made, and may make a table, once nothing else speaks against it."""
+    def _prepare(self, conf: QueryConf, sink: Sink) -> Callable[[], StatefulQuery]:
+        """Checks the checkpoint and makes it the query's. Returns what starts it."""
         stream = self._stream
-        conf = self._conf()
         name = self._query_name or self._options.get("queryname")
         checkpoint = find_checkpoint(self._spark, self._options.get("checkpointlocation"), name)
         progress = ProgressLog(stream.method, conf.num_recent_progress, f"query {name or checkpoint.spark}")
-        rows, function = stream.prepare(Run(conf, checkpoint, self._trigger, make(), progress))
+        rows, function = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))
         writer = rows.writeStream.outputMode(stream.output_mode).option("checkpointLocation", checkpoint.spark)
         if self._trigger:
             writer = writer.trigger(**self._trigger)
         if name is not None:
             writer = writer.queryName(name)
-        return StatefulQuery(writer.foreachBatch(function).start()._jsq, progress)
+        return lambda: StatefulQuery(writer.foreachBatch(function).start()._jsq, progress)

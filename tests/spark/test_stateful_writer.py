@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, StateStoreError, UnsupportedQueryError
+from hdfsstore import Checkpoint, SchemaMismatchError, StateStoreError, UnsupportedQueryError
 from hdfsstore.spark import groupBy
 from hdfsstore.spark import parquet_sink as parquet_sink_module
 from hdfsstore.spark.keys import key_columns
@@ -152,6 +152,11 @@ def test_a_table_is_made_and_appended_to(spark: SparkSession, events: Events, tm
             other.writeStream.toTable("stateful_totals", checkpointLocation=str(tmp_path / "other"))
         with pytest.raises(ValueError, match=r"toTable appends to parquet tables; foreachBatch.*format 'csv'"):
             totals(events.stream()).writeStream.toTable("t", format="csv", checkpointLocation=str(tmp_path / "other"))
+        with pytest.raises(SchemaMismatchError, match="timeoutConf was NoTimeout"):
+            totals(events.stream(), timeout_conf="ProcessingTimeTimeout").writeStream.toTable(
+                "stateful_refused", checkpointLocation=str(tmp_path / "cp")
+            )
+        assert not spark.catalog.tableExists("stateful_refused")
         spark.sql("CREATE VIEW stateful_view AS SELECT * FROM stateful_totals")
         with pytest.raises(ValueError, match="stateful_view is a view"):
             totals(events.stream()).writeStream.toTable("stateful_view", checkpointLocation=str(tmp_path / "other"))
