@@ -9,9 +9,9 @@ newest committed batch N is copied, as version N + 1, and the checkpoint is chan
     offsets/<N-1>, <N>, <N+1>     with timeouts: a line "-", no offset yet, added for the source of ticks; the files as
                                   they were are in hdfsstore/taken-over/offsets. Spark looks at the newest two
 
-    1  hdfsstore/takeover         made first, removed last: where it is, the steps are not all done, and are done anew
-    2  hdfsstore/commits, offsets  entries of a start before are set aside
-    3  hdfsstore/state            a snapshot of each partition
+    1  hdfsstore/state            a snapshot of each partition, which nothing names yet
+    2  hdfsstore/takeover         from here to the end: where it is, the steps are not all done, and are done anew
+    3  hdfsstore/commits, offsets  entries of a start before are set aside
     4  hdfsstore/offsets/<N>, commits/<N>
     5  the two changes
 
@@ -32,7 +32,7 @@ from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, parse_offset_log, read_offset_log
 from hdfsstore.checkpoint.operators import Operator, list_operators
-from hdfsstore.errors import MissingFileError, UnsupportedQueryError
+from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError
 from hdfsstore.fs import file_types, read_file, resolve
 from hdfsstore.publish import publish, remove
 from hdfsstore.spark.log_entries import ENCODING_FORMAT, FOLDER, Entry, copied, own_fields, read_entry, settings_of
@@ -159,11 +159,12 @@ class _Takeover:
                 f"{self.path}/offsets/{batch_id}",
                 remedy="Put it back",
             )
+        new_ids = self._copy_state(batch_id + 1, committed[1], entries[batch_id]) if committed else []
         marker = f"{self._root}/takeover"
         publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
         self._set_aside()
         if committed:
-            self._copy(batch_id, committed[1], entries[batch_id])
+            self._log(batch_id, committed[1], entries[batch_id], new_ids)
         self._change(entries)
         remove(self.fs, [marker])
         log.warning(
@@ -212,37 +213,47 @@ class _Takeover:
         return Entry(content, parse_offset_log(content, path))
 
     def _set_aside(self) -> None:
-        """Step 2."""
+        """Step 3."""
         logs = (MetadataLog(self.fs, f"{self._root}/{name}", read_offset_log) for name in ("offsets", "commits"))
         numbers = {number for each in logs for number in each.list().files}
         if numbers:
             set_aside(self.fs, self._root, numbers, "the state of Spark's operator is taken over")
 
-    def _copy(self, batch_id: int, committed: CommitLogEntry, entry: Entry) -> None:
-        """Steps 3 and 4."""
+    def _copy_state(self, version: int, committed: CommitLogEntry, entry: Entry) -> list[str | None]:
+        """Step 1. Returns the unique id of each partition's snapshot."""
         ids = committed.state_unique_ids.get(self.operator.operator_id)
         unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
-        new = copy_state(
-            f"{self.checkpoint}/state",
-            self.fs,
-            f"{self._root}/state",
-            batch_id + 1,
-            unique_ids,
-            schemas=(self.wanted.key_type, self.wanted.value_type),
-            spark_conf=entry.parsed.conf,
-            conf=self.conf,
-        )
+        try:
+            return copy_state(
+                f"{self.checkpoint}/state",
+                self.fs,
+                f"{self._root}/state",
+                version,
+                unique_ids,
+                schemas=(self.wanted.key_type, self.wanted.value_type),
+                spark_conf=entry.parsed.conf,
+                conf=self.conf,
+            )
+        except BatchNotAvailableError as error:
+            raise MissingFileError(
+                f"batch {version - 1} is committed, and Spark's operator has left no state of it: {error.message}",
+                error.path,
+                remedy=f"Put the files back; if the query has run with hdfsstore.spark since, its folder {FOLDER}",
+            ) from error
+
+    def _log(self, batch_id: int, committed: CommitLogEntry, entry: Entry, new_ids: list[str | None]) -> None:
+        """Step 4."""
         copy_metadata(self.fs, self.path, self._root)
         write_description(self.fs, self._root, replace(self.wanted, num_partitions=self._partitions))
         ours = copied(entry, settings_of(self.conf, self._partitions))
         publish(self.fs, f"{self._root}/offsets/{batch_id}", ours.content, overwrite=True)
         # Timeouts of any time may be in it: the first batch has to look.
         own = own_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
-        new_ids = {OPERATOR_ID: [[each] for each in new if each is not None]}
+        logged_ids = {OPERATOR_ID: [[each] for each in new_ids if each is not None]}
         commit = CommitLogEntry(
             self.conf.checkpoint_format_version,
             committed.next_watermark_ms,
-            new_ids if self.conf.checkpoint_format_version > 1 else {},
+            logged_ids if self.conf.checkpoint_format_version > 1 else {},
             {},
             own,
         )

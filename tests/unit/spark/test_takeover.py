@@ -155,6 +155,17 @@ def test_nothing_was_committed(tmp_path: Path, begun: bool) -> None:
         assert DriverLog(checkpoint, 2, CONF).begin(0).base_ids == (None, None)
 
 
+def test_a_state_that_spark_has_not_left_changes_nothing(tmp_path: Path) -> None:
+    """As where the query has run with us since, and all of our folder is gone."""
+    checkpoint = a_copy(tmp_path)
+    for path in checkpoint.glob("state/0/*/[345].*"):  # batch LAST is the third
+        path.unlink()
+    before = names(checkpoint)
+    with pytest.raises(MissingFileError, match=r"batch 2 is committed, .* Put the files back; if the query has run"):
+        take_over(str(checkpoint), WANTED, CONF, [])
+    assert names(checkpoint) == before
+
+
 @pytest.mark.parametrize("folder", ["commits", "."])
 def test_a_state_that_was_ours_is_not_taken_over_again(tmp_path: Path, folder: str) -> None:
     """Files that are lost since are no reason to go back to what Spark's operator has left."""
