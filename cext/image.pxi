@@ -7,6 +7,7 @@ cdef class Image:
     cdef int64_t records_size, index_size, due_size
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
+    cdef object give_up         # of a mapped one: what `give_up_pages` calls
     cdef str path
     cdef PrefixIndex prefix_index
     cdef readonly bytes metadata
@@ -54,19 +55,22 @@ cdef class Image:
         return ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset).finish()
 
     @staticmethod
-    def open(buffer not None, str path not None, *, prefix=None):
+    def open(buffer not None, str path not None, *, prefix=None, give_up=None):
         """An image on the bytes of an image file, which are verified as they are touched.
 
         Args:
             buffer: a pyarrow.Buffer of the whole file.
             path: of the file, for errors.
             prefix: the plan of prefix_scan.
+            give_up: for `give_up_pages`; None where the bytes are in memory that is this process's alone.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
             UnsupportedVersionError: the file is of another format version.
         """
-        return open_image(buffer, path, prefix)
+        image = open_image(buffer, path, prefix)
+        image.give_up = give_up
+        return image
 
     def verify(self):
         """Verifies every block that was not touched yet.
@@ -99,6 +103,11 @@ cdef class Image:
         if fault.kind != NONE:
             raise failure(&fault, self.path)
         return size
+
+    def give_up_pages(self):
+        """Takes the pages of a mapped file out of this process's memory; the next reads map them again."""
+        if self.give_up is not None:
+            self.give_up()
 
     def parts(self, bytes metadata not None):
         """The image file as buffers, one after the other.

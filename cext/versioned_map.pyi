@@ -1,6 +1,6 @@
 """See versioned_map.pyx for the layouts and the docstrings of what is not said here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import pyarrow as pa
@@ -32,10 +32,12 @@ class Image:
     @staticmethod
     def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image: ...
     @staticmethod
-    def open(buffer: pa.Buffer, path: str, *, prefix: PrefixPlan | None = None) -> Image:
+    def open(
+        buffer: pa.Buffer, path: str, *, prefix: PrefixPlan | None = None, give_up: Callable[[], object] | None = None
+    ) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
 
-        Reading it then raises ImageDamagedError where a block is damaged.
+        Reading it then raises ImageDamagedError where a block is damaged. `give_up` is what `give_up_pages` calls.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
@@ -45,6 +47,11 @@ class Image:
         """Verifies all blocks; ImageDamagedError."""
     def readinto(self, buffer: Buffer, position: int) -> int:
         """Copies verified bytes of `records`, from `position` on, and returns how many; 0 at their end."""
+    def give_up_pages(self) -> None:
+        """Takes the pages of a mapped file out of this process's memory; the next reads map them again.
+
+        They stay in the system's page cache. An image in memory stays where it is.
+        """
     def parts(self, metadata: bytes) -> list[pa.Buffer]:
         """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB)."""
 

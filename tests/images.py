@@ -80,6 +80,18 @@ def folder_of(local_dir: Path, store: StateStoreId = STORE) -> Path:
     return folder
 
 
+def resident(local_dir: Path, process: int | str = "self") -> dict[str, int]:
+    """The images that a process has mapped, by name, and how much of them it has in memory, in KiB. Linux only."""
+    found: dict[str, int] = {}
+    name = ""
+    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+        if not line[0].isupper():
+            name = Path(line).name if str(local_dir) in line else ""
+        elif name and line.startswith("Rss:"):
+            found[name] = int(line.split()[1])
+    return found
+
+
 def files(local_dir: Path) -> set[str]:
     """The names of all images, locks of builders and temporary files."""
     return {path.name for path in local_dir.glob("*/*") if path.name not in ("store.json", IN_USE)}

@@ -10,7 +10,6 @@ from hdfsstore.spark.metrics import Metrics, since
 from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
 from hdfsstore.state.freed_memory import give_back
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.provider import StateStoreProvider
 from hdfsstore.state.store_id import StateStoreId
 
 # Seconds after which a partition that no task of this worker asked for is let go of: its query has ended, or Spark's
@@ -26,7 +25,7 @@ FEW = 2
 
 @dataclass(slots=True)
 class _Held:
-    provider: StateStoreProvider
+    provider: HdfsStateStoreProvider
     query: QuerySpec
     used: float
     batch_id: int
@@ -41,7 +40,7 @@ class Providers:
         self._lock = threading.Lock()
         self._held: dict[tuple[str, int], _Held] = {}
 
-    def get(self, query: QuerySpec, partition_id: int, batch_id: int) -> StateStoreProvider:
+    def get(self, query: QuerySpec, partition_id: int, batch_id: int) -> HdfsStateStoreProvider:
         """The provider of a partition, opened where this process does not have it as the query wants it."""
         key = query.state_root, partition_id
         now = time.monotonic()
@@ -55,7 +54,17 @@ class Providers:
             self._release(query.state_root, partition_id, batch_id)
             for other in [other for other, its in self._held.items() if now - its.used > IDLE_SECONDS]:
                 self._held.pop(other).provider.close()
+            self._give_up_pages(held)
             return held.provider
+
+    def _give_up_pages(self, given: _Held) -> None:
+        """Keeps the pages of images in this process's memory only for the partition that it works on.
+
+        Maintenance that reads another's at the same time has them mapped again.
+        """
+        for held in self._held.values():
+            if held is not given:
+                held.provider.give_up_pages()
 
     def _release(self, state_root: str, given: int, batch_id: int) -> None:
         """Lets go of what other processes were given, as far as this one can tell."""
@@ -90,7 +99,7 @@ def _alike(a: QuerySpec, b: QuerySpec) -> bool:
     return (a.store_conf, a.key_schema, a.value_schema) == (b.store_conf, b.key_schema, b.value_schema)
 
 
-def _open(query: QuerySpec, partition_id: int) -> StateStoreProvider:
+def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:
     store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
     indexed_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
     return HdfsStateStoreProvider(store_id, query.store_conf, indexed_offset=indexed_offset, local_image_at_load=True)

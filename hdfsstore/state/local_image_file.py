@@ -11,6 +11,7 @@ import stat
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -134,7 +135,9 @@ class ImageFile:
             # From Python 3.13 on the mapping needs no file descriptor of its own.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
             mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
-            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._indexes["prefix"])
+            # Only of a file's shared mapping is nothing lost with its pages.
+            give_up = partial(mapped.madvise, mmap.MADV_DONTNEED)
+            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._indexes["prefix"], give_up=give_up)
             metadata = self._metadata(image)
             os.utime(file)
         finally:

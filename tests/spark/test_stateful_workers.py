@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from test_stateful_arrow import write_batches
 
 from hdfsstore.spark import groupBy
+from tests.images import resident
 
 USERS = 40
 
@@ -141,6 +142,23 @@ def test_killed_workers_and_a_lost_disk_cost_time_only(spark: SparkSession, tmp_
     assert run.loads[killed]["localImageHitCount"] == 2
     # A snapshot is due with every batch, so that few deltas follow an image.
     assert run.loads[killed]["deltasLoaded"] <= 2 * 5
+
+
+def test_a_worker_keeps_pages_of_the_image_only_that_it_works_on(spark: SparkSession, tmp_path: Path) -> None:
+    num_partitions, maintained, looked_at = 8, 3, 5
+    mapped: list[dict[str, int]] = []
+
+    def between(batch_id: int, pids: set[int]) -> None:
+        if batch_id == maintained:
+            end = time.monotonic() + 20
+            while len(list(tmp_path.glob("images/*/*.image"))) < num_partitions and time.monotonic() < end:
+                time.sleep(0.05)
+        if batch_id == looked_at:  # in between no other image was made
+            mapped.extend(resident(tmp_path / "images", pid) for pid in pids)
+
+    Run(spark, tmp_path, looked_at + 1, between, numPartitions=num_partitions, minDeltasForSnapshot=maintained - 1)
+    assert sum(map(len, mapped)) > 2 * len(mapped)
+    assert all(sum(size > 0 for size in images.values()) <= 1 for images in mapped)
 
 
 def test_workers_that_live_for_one_task_leave_snapshots(spark: SparkSession, tmp_path: Path) -> None:

@@ -192,6 +192,7 @@ class Snapshots:
             give_back()
             self._metrics.images_built += 1
             self._metrics.image_seconds += time.monotonic() - begun
+        version.tree.image.give_up_pages()  # all of them were read, once
         return uploaded
 
     def _uploaded(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> bool:

@@ -165,13 +165,20 @@ class Versions(HeldVersions[HeldVersion]):
     @property
     def nbytes(self) -> int:
         """Bytes of all maps and images that are held; of a mapped image they are the page cache's."""
-        trees = {id(held.tree): held.tree for held in self.held()}
-        return sum(tree.map.nbytes + tree.image.nbytes for tree in trees.values())
+        return sum(tree.map.nbytes + tree.image.nbytes for tree in self._trees())
+
+    def give_up_pages(self) -> None:
+        """Takes the pages of mapped images out of this process's memory until they are read again."""
+        for tree in self._trees():
+            tree.image.give_up_pages()
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
         super().after_fork()
         self._move = None
+
+    def _trees(self) -> set[LayerTree]:
+        return {held.tree for held in self.held()}
 
     def _current(self, base: HeldVersion) -> HeldVersion:
         held = self._held.get(base.id)

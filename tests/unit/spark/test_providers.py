@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hdfsstore.spark.providers import Providers
+from tests.images import resident
 from tests.unit.spark.partition import Partition, struct
 
 
@@ -67,3 +70,23 @@ def test_what_was_passed_over_is_let_go_of_where_much_is_held(tmp_path: Path) ->
 
 def test_what_others_were_given_for_some_batches_is_let_go_of(tmp_path: Path) -> None:
     assert two_workers(tmp_path, [[0, 1], *[[0]] * 8, [0, 1]])[9] == {0: 0, 1: 9}
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what of a mapping is in memory")
+def test_only_the_partition_that_was_given_keeps_pages_of_its_image(tmp_path: Path) -> None:
+    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = replace(query, store_conf=replace(query.store_conf, min_deltas_for_snapshot=0, maintenance_interval=0))
+    providers = Providers()
+    ids = []
+    for partition_id in range(3):
+        store = providers.get(query, partition_id, 0).get_store(0)
+        store.put(bytes(16), bytes([partition_id] * 16))
+        ids.append(store.commit().checkpoint_unique_id)
+    for partition_id, unique_id in enumerate(ids):
+        provider = providers.get(query, partition_id, 1)
+        provider.get_store(1, unique_id).close()
+        provider.do_maintenance()
+    for partition_id, unique_id in [*enumerate(ids)] * 2:
+        store = providers.get(query, partition_id, 2).get_store(1, unique_id)
+        assert store.get(bytes(16)) == bytes([partition_id] * 16)
+        assert sorted(bool(size) for size in resident(tmp_path).values()) == [False, False, True]

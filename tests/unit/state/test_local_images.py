@@ -28,6 +28,7 @@ from tests.images import (
     folder_of,
     image_of,
     in_use,
+    resident,
     rows,
     rows_of,
     said,
@@ -159,6 +160,23 @@ def test_an_image_is_mapped_shared_and_for_reading_only(local_dir: Path, images:
     maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(local_dir) in line]
     assert [line[1] for line in maps] == ["r--s"]
     assert rows_of(image) == rows(100, "1")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what of a mapping is in memory")
+def test_pages_that_are_given_up_come_again_when_they_are_read(local_dir: Path, images: StoreImages) -> None:
+    image = write(images, 1, count=100_000)
+    assert rows_of(image) == rows(100_000, "1")
+    for _ in range(2):
+        assert sum(resident(local_dir).values()) > 2_000
+        image.give_up_pages()
+        assert list(resident(local_dir).values()) == [0]
+        assert rows_of(image) == rows(100_000, "1")
+
+
+def test_an_image_in_memory_has_no_pages_to_give_up() -> None:
+    image = image_of(rows(100_000))
+    image.give_up_pages()
+    assert rows_of(image) == rows(100_000)
 
 
 # One builder an image
