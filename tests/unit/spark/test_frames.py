@@ -51,6 +51,26 @@ def test_a_group_s_frame_is_that_of_its_rows_alone() -> None:
         assert frame.index.equals(pd.RangeIndex(len(alone)))
 
 
+@pytest.mark.usefixtures("way")
+def test_groups_may_be_passed_over() -> None:
+    rows = pa.table({"k": range(200), "s": [str(i) for i in range(200)]})
+    frames = Frames(rows, np.arange(0, 201, 2, np.int32), ToPandas(BERLIN))
+    for group in (0, 1, 3, 40, 41, 99, 20):
+        assert frames[group]["k"].tolist() == [2 * group, 2 * group + 1]
+        assert frames[group]["s"].tolist() == [str(2 * group), str(2 * group + 1)]
+
+
+def test_a_frame_has_all_that_pandas_gives_its_own() -> None:
+    frame = frames_of(ROWS)[0]
+    own = pd.DataFrame({"k": [1]}, columns=pd.Index(["k"], dtype=object))
+    for cut, made in ((frame, own), (frame.index, own.index), (frame.columns, own.columns), (frame.flags, own.flags)):
+        assert type(cut) is type(made)
+        assert vars(cut).keys() == vars(made).keys()
+    assert frame.flags.allows_duplicate_labels
+    frame.attrs["mine"] = 1
+    assert frame.copy().attrs == {"mine": 1}
+
+
 @pytest.mark.parametrize("int_extension", [False, True])
 def test_dtypes_go_by_the_nulls_of_each_group(int_extension: bool) -> None:
     chance = random.Random(4)

@@ -163,6 +163,72 @@ def test_the_key_of_a_value_that_does_not_fit_is_told() -> None:
     assert "'k' with type 'object' to Arrow type 'int64'" in str(raised.value.__cause__)
 
 
+def test_the_key_is_told_among_hundreds_of_frames_of_several_rows() -> None:
+    frames = [pd.DataFrame({"k": [i] * (i % 3), "n": [1.0] * (i % 3)}) for i in range(350)]
+    frames[301] = pd.DataFrame({"k": [1, 2], "n": ["1.5", "x"]})
+    with pytest.raises(BadFrameError) as raised:
+        gather(frames)
+    assert raised.value.args == (301,)
+
+
+KINDS = struct(i="long", j="long", d="double", t="timestamp", u="timestamp_ntz", s="string", c="string", m="long")
+
+
+def kinds(i: int, num_rows: int) -> pd.DataFrame:
+    """A frame with blocks of every sort: several columns in one, apart from each other, times, extension arrays."""
+    rows = range(i, i + num_rows)
+    columns = {
+        "i": list(rows),
+        "d": [row / 2 for row in rows],
+        "j": [-row for row in rows],
+        "t": [TIME + pd.Timedelta(row, "h") for row in rows],
+        "s": [str(row) for row in rows],
+        "u": [TIME - pd.Timedelta(row, "h") for row in rows],
+        "c": pd.Categorical([("a", "b")[row % 2] for row in rows], ["a", "b"]),
+        "m": pd.array([None if row % 3 else row for row in rows], "Int64"),
+    }
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize("zoned", [False, True])
+def test_frames_of_all_sorts_of_blocks(zoned: bool) -> None:
+    frames = [kinds(i, 1 + i % 3) for i in range(250)]
+    if zoned:
+        for frame in frames:
+            frame["t"] = frame["t"].dt.tz_localize("Europe/Berlin")
+    together = pd.concat(frames, ignore_index=True)
+    assert gather(frames, KINDS) == gather([together], KINDS)
+
+
+@pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")
+def test_frames_whose_columns_lie_otherwise_now_and_then() -> None:
+    frames = []
+    for i in range(300):
+        frame = kinds(i, 1 + i % 2)
+        if i % 7 == 0:
+            frame = frame[["m", "c", "u", "t", "d", "j", "i", "s"]]
+        if i % 11 == 0:
+            frame = frame.copy()  # in which pandas has put blocks together
+        if i % 13 == 0:
+            frame["c"] = frame["c"].astype(object)
+        if i % 17 == 0:
+            frame["d"] = frame["d"].astype("float32")
+        if i % 19 == 0:
+            frame.insert(0, "j", frame.pop("j"))
+        frames.append(frame)
+    assert gather(frames, KINDS) == [row for frame in frames for row in gather([frame], KINDS)]
+
+
+def test_columns_may_be_put_into_a_frame_that_was_given() -> None:
+    output = OutputFrames(PAIR, arrow_schema(PAIR), BERLIN)
+    for key in range(150):
+        frame = pd.DataFrame({"k": [key], "n": [0.5]})
+        output.add(key, frame)
+        frame.insert(0, "front", -1)
+        frame["n"] = -1.0
+    assert output.batch(bad).to_pylist() == [{"k": key, "n": 0.5} for key in range(150)]
+
+
 def test_a_loss_is_an_error_or_not_as_the_session_says() -> None:
     frame = pd.DataFrame({"k": [1.5], "n": [1.0]})
     with pytest.raises(BadFrameError):
