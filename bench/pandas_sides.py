@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
@@ -72,8 +74,23 @@ STAGES: dict[str, Function] = {
 }
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a piece of work has taken, in seconds, in the process that needed most.
+
+    Attributes:
+        elapsed: of the clock, which is what a batch of a query is timed by.
+        cpu: of the processor: differences of some microseconds a key, which other processes of the machine blur.
+    """
+
+    elapsed: float
+    cpu: float
+
+
 class Workers:
     """The processes, each with its share of the batches; each piece of work is done by all of them at once.
+
+    They are spawned: a forked process pays for each page of its parent's that it writes to, if only a reference count.
 
     Args:
         batches: rows with user and amount.
@@ -90,16 +107,13 @@ class Workers:
             self._connections.append(ours)
             self._processes.append(process)
 
-    def seconds(self, what: str, batch: int) -> float:
-        """CPU seconds of the slower of the processes for "floor", "engine", or the engine with one of STAGES.
-
-        Of the CPU, as these are differences of some microseconds a key, which other processes of the machine blur.
-        """
+    def run(self, what: str, batch: int) -> Taken:
+        """Does "floor", "engine", or the engine with one of STAGES, on rows prepared before the clock starts."""
         for step in ("prepare", "run"):
             for connection in self._connections:
                 connection.send((step, what, batch))
-            taken = [cast("float", connection.recv()) for connection in self._connections]
-        return max(taken)
+            taken = [cast("Taken", connection.recv()) for connection in self._connections]
+        return Taken(max(one.elapsed for one in taken), max(one.cpu for one in taken))
 
     def close(self) -> None:
         """Ends the processes."""
@@ -124,15 +138,21 @@ def _work(connection: Connection, batches: list[pa.Table]) -> None:
             side = sides[what]
             if step == "prepare":
                 side.prepare(batches[batch % len(batches)])
-                connection.send(0.0)
+                connection.send(Taken(0.0, 0.0))
                 continue
-            begun = time.process_time()
+            begun, cpu_begun = time.perf_counter(), time.process_time()
             side.run()
-            connection.send(time.process_time() - begun)
+            connection.send(Taken(time.perf_counter() - begun, time.process_time() - cpu_begun))
+            side.let_go()
 
 
 class Floor:
-    """The function in a plain loop, on frames made beforehand, with a dict for its states."""
+    """What no engine can go below: the function in a plain loop, on frames made beforehand, with a dict for its states.
+
+    Each run has frames of its own, as a frame keeps what is taken out of it, and gives it faster the second time. What
+    is there when they are made is frozen: the garbage collections that the function's own frames bring about, which
+    stay on, would look through all of those made beforehand, which no loop has to hold.
+    """
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[int, int]] = {}
@@ -141,11 +161,18 @@ class Floor:
     def prepare(self, rows: pa.Table) -> None:
         groups = rows.to_pandas().groupby("user")
         self._frames = [(str(user), frame.reset_index(drop=True)) for user, frame in groups]
+        gc.collect()
+        gc.freeze()
 
     def run(self) -> None:
         for user, frame in self._frames:
             for _ in pandas_sums((user,), iter([frame]), DictState(self._states, user)):
                 pass
+
+    def let_go(self) -> None:
+        """Lets go of the frames, for the other sides."""
+        self._frames = []
+        gc.unfreeze()
 
 
 class Engine:
@@ -175,3 +202,7 @@ class Engine:
                 pass
             self._unique_id = store.commit().checkpoint_unique_id
         self._version += 1
+
+    def let_go(self) -> None:
+        """Lets go of the rows."""
+        self._call = None

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import time
 from collections.abc import Callable, Iterator
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -109,43 +105,3 @@ def _row_sums_of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
         [pa.array(users, pa.string()), pa.array(counts, pa.int64()), pa.array(totals, pa.int64())],
         ["user", "count", "sum"],
     )
-
-
-def pandas_floor(batches: list[pa.Table], rounds: int) -> Callable[[], float]:
-    """What no applyInPandasWithState can go below: its function in a plain loop, a process a partition.
-
-    Returns a function that lets the processes run one batch, on frames made beforehand, and gives the seconds of the
-    slower one.
-    """
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(PARTITIONS + 1)
-    taken = context.SimpleQueue()
-    for partition in range(PARTITIONS):
-        shares = [_frames(table, partition) for table in batches]
-        context.Process(target=_run_floor, args=(shares, rounds, barrier, taken.put), daemon=True).start()
-
-    def run() -> float:
-        barrier.wait()
-        return max(taken.get() for _ in range(PARTITIONS))
-
-    return run
-
-
-def _frames(table: pa.Table, partition: int) -> list[tuple[str, pd.DataFrame]]:
-    """Users and their rows, of every PARTITIONS-th user."""
-    frame = table.select(["user", "amount"]).to_pandas()
-    groups = [(str(user), rows.reset_index(drop=True)) for user, rows in frame.groupby("user")]
-    return groups[partition::PARTITIONS]
-
-
-def _run_floor(
-    shares: list[list[tuple[str, pd.DataFrame]]], rounds: int, barrier: Barrier, report: Callable[[float], None]
-) -> None:
-    states: dict[str, tuple[int, int]] = {}
-    for turn in range(rounds):
-        barrier.wait()
-        begun = time.perf_counter()
-        for user, frame in shares[turn % len(shares)]:
-            for _ in pandas_sums((user,), iter([frame]), DictState(states, user)):
-                pass
-        report(time.perf_counter() - begun)

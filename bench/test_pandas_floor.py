@@ -16,7 +16,7 @@ def test_pandas_floor(report: Report, smoke: bool, rounds: int) -> None:
     try:
         for turn in range(rounds + 1):
             for name, seconds in taken.items():
-                seconds.append(workers.seconds(name, turn))
+                seconds.append(workers.run(name, turn).cpu)
     finally:
         workers.close()
     keys = events.users / PARTITIONS

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from bench import spark_sides
 from bench.events import Events
 from bench.our_sides import IN_ARROW, IN_PANDAS, IN_ROWS, ours
+from bench.pandas_sides import Workers
 from bench.report import Report
 from bench.streams import started, take_turns
 
@@ -59,11 +60,14 @@ def test_apply_in_pandas(spark: SparkSession, report: Report, smoke: bool) -> No
     rounds = 1 if smoke else 3
     floors: list[float] = []
     taken: list[float] = []
-    floor = spark_sides.pandas_floor([events.table(batch) for batch in range(2)], rounds + 1)
-    with started(spark, {IN_PANDAS: ours(IN_PANDAS)}) as streams:
-        for turn in range(rounds + 1):
-            floors.append(floor())
-            taken += streams[IN_PANDAS].batches(events, turn)
+    workers = Workers([events.table(batch) for batch in range(2)])
+    try:
+        with started(spark, {IN_PANDAS: ours(IN_PANDAS)}) as streams:
+            for turn in range(rounds + 1):
+                floors.append(workers.run("floor", turn).elapsed)
+                taken += streams[IN_PANDAS].batches(events, turn)
+    finally:
+        workers.close()
     with started(spark, {IN_PANDAS: spark_sides.in_pandas}) as streams:
         theirs = streams[IN_PANDAS].batches(events, 0, 1 if smoke else 2)[-1]
     low, mine = statistics.median(floors[1:]), statistics.median(taken[1:])
