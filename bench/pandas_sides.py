@@ -149,9 +149,10 @@ def _work(connection: Connection, batches: list[pa.Table]) -> None:
 class Floor:
     """What no engine can go below: the function in a plain loop, on frames made beforehand, with a dict for its states.
 
-    Each run has frames of its own, as a frame keeps what is taken out of it, and gives it faster the second time. What
-    is there when they are made is frozen: the garbage collections that the function's own frames bring about, which
-    stay on, would look through all of those made beforehand, which no loop has to hold.
+    Each run has frames of its own, as a frame keeps what is taken out of it, and gives it faster the second time. The
+    garbage collector stays on, but holding the frames costs the function nothing: they are frozen, so that none of its
+    collections looks through them, and each is let go of when it is done, with what it keeps, which would bring about
+    twice as many collections as the function does by itself.
     """
 
     def __init__(self) -> None:
@@ -161,17 +162,19 @@ class Floor:
     def prepare(self, rows: pa.Table) -> None:
         groups = rows.to_pandas().groupby("user")
         self._frames = [(str(user), frame.reset_index(drop=True)) for user, frame in groups]
+        self._frames.reverse()
         gc.collect()
         gc.freeze()
 
     def run(self) -> None:
-        for user, frame in self._frames:
+        frames = self._frames
+        while frames:
+            user, frame = frames.pop()
             for _ in pandas_sums((user,), iter([frame]), DictState(self._states, user)):
                 pass
 
     def let_go(self) -> None:
-        """Lets go of the frames, for the other sides."""
-        self._frames = []
+        """Lets the garbage collector see everything again, for the other sides."""
         gc.unfreeze()
 
 
