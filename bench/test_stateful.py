@@ -55,22 +55,22 @@ def test_map(spark: SparkSession, report: Report, smoke: bool, rounds: int) -> N
     report.add(f"{events.rows:,} rows: Spark's transformWithState", f"{seconds:.2f} s", "the second batch")
 
 
-def test_apply_in_pandas(spark: SparkSession, report: Report, smoke: bool) -> None:
+def test_apply_in_pandas(spark: SparkSession, report: Report, smoke: bool, rounds: int) -> None:
     events = batch_of(100_000, smoke)
-    rounds = 1 if smoke else 3
+    warm_up = 1 if smoke else 3
     floors: list[float] = []
     taken: list[float] = []
     workers = Workers([events.table(batch) for batch in range(2)])
     try:
         with started(spark, {IN_PANDAS: ours(IN_PANDAS)}) as streams:
-            for turn in range(rounds + 1):
+            for turn in range(warm_up + rounds):
                 floors.append(workers.run("floor", turn).elapsed)
                 taken += streams[IN_PANDAS].batches(events, turn)
     finally:
         workers.close()
     with started(spark, {IN_PANDAS: spark_sides.in_pandas}) as streams:
         theirs = streams[IN_PANDAS].batches(events, 0, 1 if smoke else 2)[-1]
-    low, mine = statistics.median(floors[1:]), statistics.median(taken[1:])
+    low, mine = statistics.median(floors[warm_up:]), statistics.median(taken[warm_up:])
     report.add(f"{events.rows:,} rows: Spark's {IN_PANDAS}", f"{theirs:.2f} s", "the second batch")
     report.add(f"{events.rows:,} rows: its function alone, in two processes", f"{low:.2f} s", "frames made beforehand")
     report.add(f"{events.rows:,} rows: {IN_PANDAS}", f"{mine:.2f} s", "")
