@@ -5,7 +5,7 @@ A partition of the batch that the streaming benchmarks run: 50,000 rows over 25,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.state import GroupState
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.report import Report
@@ -27,6 +26,7 @@ from hdfsstore.spark.row_columns import RowWriter
 from hdfsstore.spark.row_values import RowReader
 from hdfsstore.spark.rows_engine import RowsEngine
 from tests.unit.spark.partition import Partition, arrow_schema, call, struct
+from tests.unit.spark.rows_query import count_and_sum
 
 NUM_KEYS = 25_000
 ROWS_PER_KEY = 2
@@ -36,15 +36,6 @@ ROWS = struct(user="string", amount="double", time="timestamp")
 KEYS = struct(user="string")
 OUTPUT = struct(user="string", n="long", total="double")
 STATE = struct(n="long", total="double")
-
-
-def count_and_sum(key: tuple[Any, ...], rows: Iterator[Row], state: GroupState) -> Iterator[tuple[Any, ...]]:
-    n, total = state.getOption or (0, 0.0)
-    for row in rows:
-        n += 1
-        total += row.amount
-    state.update((n, total))
-    yield key[0], n, total
 
 
 def events(num_keys: int) -> pa.Table:

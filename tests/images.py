@@ -12,6 +12,7 @@ from array import array
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from hdfsstore._cext.versioned_map import Image, ImageBuilder
 from hdfsstore.state.local_eviction import IN_USE
@@ -26,6 +27,11 @@ OTHER = StateStoreId("file:///checkpoint/state", 0, 4)
 ID, ID2 = "6a2f4c1e-0000-4000-8000-000000000001", "6a2f4c1e-0000-4000-8000-000000000002"
 GIB = 1 << 30
 NOBODY = 65534
+
+needs_smaps = pytest.mark.skipif(
+    not os.environ.get("CI") and not Path("/proc/self/smaps").exists(),
+    reason="only Linux tells what of a mapping is in memory",
+)
 
 Rows = dict[bytes, bytes]
 

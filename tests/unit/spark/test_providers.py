@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from hdfsstore.spark.providers import Providers
-from tests.images import resident
+from tests.images import needs_smaps, resident
 from tests.unit.spark.partition import Partition, struct
 
 
@@ -72,7 +70,7 @@ def test_what_others_were_given_for_some_batches_is_let_go_of(tmp_path: Path) ->
     assert two_workers(tmp_path, [[0, 1], *[[0]] * 8, [0, 1]])[9] == {0: 0, 1: 9}
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what of a mapping is in memory")
+@needs_smaps
 def test_only_the_partition_that_was_given_keeps_pages_of_its_image(tmp_path: Path) -> None:
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, store_conf=replace(query.store_conf, min_deltas_for_snapshot=0, maintenance_interval=0))

@@ -28,6 +28,7 @@ from tests.images import (
     folder_of,
     image_of,
     in_use,
+    needs_smaps,
     resident,
     rows,
     rows_of,
@@ -162,7 +163,7 @@ def test_an_image_is_mapped_shared_and_for_reading_only(local_dir: Path, images:
     assert rows_of(image) == rows(100, "1")
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what of a mapping is in memory")
+@needs_smaps
 def test_pages_that_are_given_up_come_again_when_they_are_read(local_dir: Path, images: StoreImages) -> None:
     image = write(images, 1, count=100_000)
     assert rows_of(image) == rows(100_000, "1")

@@ -14,7 +14,7 @@ from hdfsstore.errors import StateStoreError
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.hdfs.store import HdfsStateStore
-from tests.images import resident
+from tests.images import needs_smaps, resident
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
@@ -63,7 +63,7 @@ def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Executors)
     assert sorted(int(path.name.split("_")[0].split(".")[0]) for path in any_executors.images()) == [4, 5]
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what of a mapping is in memory")
+@needs_smaps
 def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: Executors) -> None:
     versions = with_image(executors, 3)
     provider = executors.open(min_deltas_for_snapshot=0)
