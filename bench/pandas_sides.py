@@ -198,7 +198,7 @@ class Engine:
 
     def run(self) -> None:
         assert self._call is not None
-        spec = BatchSpec(self._version, (self._unique_id,), -1, 0, -1, is_sorted=False)
+        spec = BatchSpec(self._version, (self._unique_id,), -1, 0, -1, is_sorted=False, has_markers=True)
         with self._provider.get_store(self._version, self._unique_id) as store:
             state = PartitionState(self._query, spec, 0, cast("Any", store), self._call.rows.slice(0, 0))
             for _ in self._engine.data(iter([self._call]), state):

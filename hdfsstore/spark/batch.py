@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.spark.arrow_limit import ArrowLimit
+from hdfsstore.spark.batch_shape import BatchShape
 from hdfsstore.spark.calls import PartitionTooLargeError
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.metrics import ProgressLog
@@ -36,6 +38,7 @@ class BatchRunner:
         output: the schema of what the user's function gives.
         sink: the user's function of foreachBatch, or that of a format.
         progress, ticks: are told of each batch that is committed; ticks: None under NoTimeout.
+        arrow_limit: of this run.
         has_watermark: whether a column of the rows has one.
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
     """
@@ -50,6 +53,7 @@ class BatchRunner:
         sink: Sink,
         progress: ProgressLog,
         ticks: Ticks | None,
+        arrow_limit: ArrowLimit,
         *,
         has_watermark: bool,
         upstream_is_stateful: bool,
@@ -64,8 +68,8 @@ class BatchRunner:
         self._sink = sink
         self._progress = progress
         self._ticks = ticks
-        # Nothing is known of the size of a run's first batch, which may be all there is since long.
-        self._is_sorted = True
+        self._arrow_limit = arrow_limit
+        self._shape = BatchShape()
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Runs one batch; returns at once where it was committed before."""
@@ -84,7 +88,8 @@ class BatchRunner:
             start.watermark_ms if self._has_watermark else NO_WATERMARK,
             start.processing_time_ms,
             start.late_watermark_ms,
-            self._is_sorted,
+            is_sorted=self._shape.is_large,
+            has_markers=not self._shape.is_dense or _is_empty(rows),
         )
         self._reports.clear()
         logged = time.perf_counter()
@@ -96,8 +101,8 @@ class BatchRunner:
         self._log.finish(batch_id, reports, next_timeout_ms)
         if self._ticks is not None:
             self._ticks.note(batch_id, start.watermark_ms, next_timeout_ms)
-        largest = max(report.metrics["inputBytes"] for report in reports.values())
-        self._is_sorted = largest > self._query.max_bytes_per_call / 2
+        if any(report.metrics["numInputRows"] for report in reports.values()):
+            self._shape = BatchShape.of(reports.values(), self._query.max_bytes_per_call)
         durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}
         self._progress.batch_done(
             batch,
@@ -108,7 +113,8 @@ class BatchRunner:
     def _run(self, rows: DataFrame, batch: BatchSpec) -> BatchSpec:
         """Gives the output to the sink, and runs what it has not read. Returns the batch as it was run."""
         try:
-            self._sink(self._plan(rows, batch), batch.batch_id)
+            with self._arrow_limit.lifted(rows.sparkSession, self._shape.row_bytes):
+                self._sink(self._plan(rows, batch), batch.batch_id)
         except Exception as error:
             if batch.is_sorted or not _is_too_large(error):
                 raise
@@ -118,8 +124,9 @@ class BatchRunner:
             self._sink(self._plan(rows, batch), batch.batch_id)
         missing = self._reports.missing(batch.batch_id, self._query.num_partitions)
         if missing:
-            log.info("the sink has not read %d partitions of batch %d: they are run now", len(missing), batch.batch_id)
-            rest = self._plan(rows, replace(batch, is_sorted=True), missing)
+            why = "the sink has not read them" if batch.has_markers else "without rows, or not read by the sink"
+            log.info("%d partitions of batch %d are run by themselves: %s", len(missing), batch.batch_id, why)
+            rest = self._plan(rows, replace(batch, is_sorted=True, has_markers=True), missing)
             rest.write.format("noop").mode("overwrite").save()
             missing = self._reports.missing(batch.batch_id, self._query.num_partitions)
         if missing:
@@ -131,7 +138,12 @@ class BatchRunner:
 
     def _plan(self, rows: DataFrame, batch: BatchSpec, partitions: Collection[int] | None = None) -> DataFrame:
         task = StatefulTask(self._query, self._engine, batch, self._reports.accumulator)
-        return batch_plan(rows, self._query, task, self._output, is_sorted=batch.is_sorted, partitions=partitions)
+        return batch_plan(rows, self._query, batch, task, self._output, partitions)
+
+
+def _is_empty(rows: DataFrame) -> bool:
+    """Whether Spark knows that there are no rows: it runs the batch for a timeout or a watermark."""
+    return bool(rows._jdf.queryExecution().toRdd().getNumPartitions() == 0)
 
 
 def _is_too_large(error: BaseException | None) -> bool:

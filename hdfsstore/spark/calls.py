@@ -2,6 +2,7 @@
 
 The batches of a partition hold one marker row, which has the partition's number in the first column, where the data's
 rows are null. Sorted input begins with the marker and has equal keys beside each other; otherwise both lie anywhere.
+A batch of the query without markers has no such column: the first row's key tells the partition.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class Calls:
         batches: what Spark gives to the task.
 
     Attributes:
-        partition_id: by the marker; None: there is neither a marker nor a row.
+        partition_id: None: there is neither a marker nor a row.
         num_rows: that were read so far, those that were late included.
         num_late: of them.
         nbytes: that they took in Arrow.
+        row_bytes: the most that a row took, on average of one of Spark's batches.
         no_rows: an empty table of the data columns.
 
     Raises:
@@ -49,10 +51,11 @@ class Calls:
         self._key_schema = to_arrow_schema(query.key_schema)
         self._key_codec = RowCodec(query.key_schema)
         self.num_rows = self.num_late = self.nbytes = 0
+        self.row_bytes = 0.0
         self._batches = batches
         self._ahead: deque[pa.RecordBatch] = deque()
         self.no_rows = pa.table({})
-        self.partition_id = self._find_marker()
+        self.partition_id = self._find_marker() if batch.has_markers else self._find_row()
 
     def __iter__(self) -> Iterator[Call]:
         if self.partition_id is None:
@@ -79,6 +82,9 @@ class Calls:
         while self._ahead:
             yield from self._kept(self._ahead.popleft())
         for batch in self._batches:
+            if not self._batch.has_markers:
+                yield from self._kept(batch)
+                continue
             if batch.column(0).null_count < batch.num_rows:
                 raise self._foreign("a second marker is among the rows")
             yield from self._kept(batch.select(range(1, batch.num_columns)))
@@ -86,6 +92,7 @@ class Calls:
     def _kept(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self.num_rows += rows.num_rows
         self.nbytes += rows.nbytes
+        self.row_bytes = max(self.row_bytes, rows.nbytes / max(rows.num_rows, 1))
         event_time = self._query.columns.event_time
         if event_time is not None and rows.num_rows:
             times: Any = rows.column(event_time.column)
@@ -100,6 +107,23 @@ class Calls:
                 rows = rows.filter(kept)
         if rows.num_rows:
             yield rows
+
+    def _find_row(self) -> int | None:
+        """Reads all rows, but sorted ones, of which the first batch is enough."""
+        size = 0
+        for rows in self._batches:
+            if not rows.num_rows:
+                continue
+            self._ahead.append(rows)
+            if self._batch.is_sorted:
+                break
+            size += rows.nbytes
+            self._check_size(size)
+        if not self._ahead:
+            return None
+        first = self._ahead[0].slice(0, 1)
+        self.no_rows = self._data_columns(pa.Table.from_batches([first.slice(0, 0)]))
+        return cast("int", self._partition_ids(self._keys(first))[0].as_py())
 
     def _find_marker(self) -> int | None:
         """Reads on to the marker row and takes it out."""
@@ -120,24 +144,29 @@ class Calls:
                 if self._batch.is_sorted:
                     break
             size += rows.nbytes
-            if not self._batch.is_sorted and size > self._query.max_bytes_per_call:
-                raise PartitionTooLargeError(
-                    f"a partition of batch {self._batch.batch_id} has more than {self._query.max_bytes_per_call} bytes",
-                    remedy="It is run again with its rows sorted by Spark; hdfsstore.maxBytesPerCall is the limit",
-                )
+            self._check_size(size)
         if found is None and self._ahead:
             raise self._foreign("there are rows without a marker")
         return found
+
+    def _check_size(self, size: int) -> None:
+        if not self._batch.is_sorted and size > self._query.max_bytes_per_call:
+            raise PartitionTooLargeError(
+                f"a partition of batch {self._batch.batch_id} has more than {self._query.max_bytes_per_call} bytes",
+                remedy="It is run again with its rows sorted by Spark; hdfsstore.maxBytesPerCall is the limit",
+            )
 
     def _call(self, batches: list[pa.RecordBatch]) -> Iterator[Call]:
         if not batches:
             return
         table = pa.Table.from_batches(batches)
         keys = self._keys(table)
-        ids = partition_ids(keys, self._query.key_schema, self._query.num_partitions)
-        if not pc.all(pc.equal(ids, cast("int", self.partition_id))).as_py():
+        if not pc.all(pc.equal(self._partition_ids(keys), cast("int", self.partition_id))).as_py():
             raise self._foreign(f"there are rows of other partitions than {self.partition_id}")
         yield Call(self._data_columns(table), keys, self._batch.is_sorted)
+
+    def _partition_ids(self, keys: pa.StructArray) -> pa.Int32Array:
+        return partition_ids(keys, self._query.key_schema, self._query.num_partitions)
 
     def _data_columns(self, rows: pa.Table) -> pa.Table:
         names = self._query.columns.data_names

@@ -1,18 +1,19 @@
-"""The plan of a batch: rows and a marker row a partition, to their partitions, through the tasks.
+"""The plan of a batch: rows, and a marker row a partition, to their partitions, through the tasks.
 
-`repartitionById(n, pmod(hash(keys), n))` puts a key where Spark's own operators would, and runs an empty partition too:
-its marker comes there.
+`repartitionById(n, pmod(hash(keys), n))` puts a key where Spark's own operators would. A partition without rows is run
+too, as its marker comes there. Where every partition has rows markers are left out: uniting them with the rows costs
+two copies of each row, on as many cores as the batch has files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from hdfsstore.spark.spec import QuerySpec
+from hdfsstore.spark.spec import BatchSpec, QuerySpec
 from hdfsstore.spark.task import StatefulTask
 
 MARKER = "__hdfsstore_partition"
@@ -26,37 +27,41 @@ def column_name(position: int) -> str:
 def batch_plan(
     rows: DataFrame,
     query: QuerySpec,
+    batch: BatchSpec,
     task: StatefulTask,
     output: StructType,
-    *,
-    is_sorted: bool,
     partitions: Collection[int] | None = None,
 ) -> DataFrame:
     """The output of a batch.
 
     Args:
         rows: the data and key columns, by column_name.
+        batch: says whether there are markers, and whether Spark sorts each partition by key.
         output: the schema of what the user's function gives.
-        is_sorted: whether Spark sorts each partition by key.
         partitions: those to run; None: all.
     """
     num_partitions = query.num_partitions
     keys = [F.col(column_name(position)) for position in query.columns.key_positions]
-    marker = F.col(MARKER)
+    # Rows without key columns are all of one key, which is in partition 0.
+    partition = F.pmod(F.hash(*keys), F.lit(num_partitions)) if keys else F.lit(0)
+    order = keys
+    if batch.has_markers:
+        marker = F.col(MARKER)
+        rows = _with_markers(rows, num_partitions)
+        partition = F.coalesce(marker, partition)
+        order = [marker.desc_nulls_last(), *keys]
+    if partitions is not None:
+        rows = rows.where(partition.isin(list(partitions)))
+    placed = rows.repartitionById(num_partitions, partition)
+    if batch.is_sorted and order:
+        placed = placed.sortWithinPartitions(*order)
+    return placed.mapInArrow(task, output)
+
+
+def _with_markers(rows: DataFrame, num_partitions: int) -> DataFrame:
+    """The rows behind a column MARKER, and for each partition a row that has only its number, there."""
     markers = rows.sparkSession.range(0, num_partitions, 1, 1).select(
         F.col("id").cast("int").alias(MARKER),
         *(F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema),
     )
-    all_rows = rows.select(F.lit(None).cast("int").alias(MARKER), *rows.columns).union(markers)
-    partition = F.coalesce(marker, _partition(keys, num_partitions))
-    if partitions is not None:
-        all_rows = all_rows.where(partition.isin(list(partitions)))
-    placed = all_rows.repartitionById(num_partitions, partition)
-    if is_sorted:
-        placed = placed.sortWithinPartitions(marker.desc_nulls_last(), *keys)
-    return placed.mapInArrow(task, output)
-
-
-def _partition(keys: list[Column], num_partitions: int) -> Column:
-    # Rows without key columns are all of one key, which is in partition 0.
-    return F.pmod(F.hash(*keys), F.lit(num_partitions)) if keys else F.lit(0)
+    return rows.select(F.lit(None).cast("int").alias(MARKER), *rows.columns).union(markers)

@@ -20,8 +20,6 @@ NO_WATERMARK = -1
 # The names of the value row's fields, in state format version 2 (FlatMapGroupsWithStateExecHelper.scala).
 GROUP_STATE = "groupState"
 TIMEOUT_TIMESTAMP = "timeoutTimestamp"
-# Where it stands in the row: behind the null bits and the first column.
-TIMEOUT_OFFSET = 16
 # Where timeoutTimestamp, the second field, lies in a value row: after the null bits and the slot of the first field.
 TIMEOUT_OFFSET = 16
 
@@ -51,7 +49,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns that a task gets are; a marker column precedes them.
+    """What the columns that a task gets are; a marker column may precede them.
 
     Attributes:
         data_names: of the first columns: the user's, in their order.
@@ -108,6 +106,7 @@ class BatchSpec:
         processing_time_ms: the batch's own, milliseconds since 1970.
         late_watermark_ms: rows up to it are late: the watermark of the batch before.
         is_sorted: whether a partition's rows come sorted by key, the marker first.
+        has_markers: whether each partition has a marker row; otherwise those without rows are not run.
     """
 
     batch_id: int
@@ -116,6 +115,7 @@ class BatchSpec:
     processing_time_ms: int
     late_watermark_ms: int
     is_sorted: bool
+    has_markers: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,7 @@ class Report:
     Attributes:
         base_id, new_id: the unique ids of the version that it started from and of the one that it wrote.
         next_timeout_ms: no key times out before it; None where none will.
+        row_bytes: what a row of the input or output took in Arrow: the largest average of a batch.
         metrics: by name; times in milliseconds.
     """
 
@@ -134,4 +135,5 @@ class Report:
     base_id: str | None
     new_id: str | None
     next_timeout_ms: int | None
+    row_bytes: float
     metrics: dict[str, int | float] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from hdfsstore.codecs import types as t
+from hdfsstore.spark.arrow_limit import ArrowLimit
 from hdfsstore.spark.batch import BatchRunner
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.engine import Engine
@@ -91,6 +92,7 @@ class StatefulStream:
             run.sink,
             run.progress,
             ticks,
+            ArrowLimit(self.rows),
             has_watermark=self.has_watermark,
             upstream_is_stateful=bool(upstream),
         )

@@ -1,8 +1,8 @@
 """One task of a batch: from the rows of a partition to its next version and a report.
 
-The store's partition is the one that the marker among the rows names: TaskContext.partitionId() is that of the user's
-plan, which a coalesce or a union changes. The version is committed after the last row of the output was taken, and
-reported after that; a task whose output is not read to its end changes nothing.
+The store's partition is the one that the rows tell (calls.py): TaskContext.partitionId() is that of the user's plan,
+which a coalesce or a union changes. The version is committed after the last row of the output was taken, and reported
+after that; a task whose output is not read to its end changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator
+from itertools import chain
 
 import pyarrow as pa
 from pyspark import Accumulator, cloudpickle
@@ -50,9 +51,11 @@ class StatefulTask:
         with store:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
             engine: Engine = cloudpickle.loads(self._engine)
+            row_bytes = 0.0
             try:
-                yield from engine.data(iter(calls), state)
-                yield from engine.expired(state)
+                for output in chain(engine.data(iter(calls), state), engine.expired(state)):
+                    row_bytes = max(row_bytes, output.nbytes / max(output.num_rows, 1))
+                    yield output
             except UserFunctionError as error:
                 raise _with_traceback(error) from None
             updated = time.perf_counter()
@@ -65,6 +68,7 @@ class StatefulTask:
             info.base_checkpoint_unique_id,
             info.checkpoint_unique_id,
             next_timeout_ms,
+            max(row_bytes, calls.row_bytes),
             {
                 **providers.unreported(self._query, partition_id, store.metrics),
                 "numInputRows": calls.num_rows,

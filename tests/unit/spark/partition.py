@@ -75,7 +75,15 @@ class Partition:
     @contextmanager
     def batch(self, watermark_ms: int = -1, processing_time_ms: int = 1_000) -> Iterator[PartitionState]:
         """The state in the next batch, which is committed at the end."""
-        spec = BatchSpec(self._version, (self._unique_id,), watermark_ms, processing_time_ms, watermark_ms, False)
+        spec = BatchSpec(
+            self._version,
+            (self._unique_id,),
+            watermark_ms,
+            processing_time_ms,
+            watermark_ms,
+            is_sorted=False,
+            has_markers=True,
+        )
         with self._provider.get_store(self._version, self._unique_id) as store:
             yield PartitionState(self.query, spec, 0, cast("TimeoutStore", store), pa.table({}))
             self._unique_id = store.commit().checkpoint_unique_id

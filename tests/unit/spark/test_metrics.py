@@ -11,11 +11,11 @@ from hdfsstore.spark.spec import BatchSpec, Report
 
 
 def batch(batch_id: int, watermark_ms: int = 0) -> BatchSpec:
-    return BatchSpec(batch_id, (None, None), watermark_ms, 1_700_000_000_123, 0, True)
+    return BatchSpec(batch_id, (None, None), watermark_ms, 1_700_000_000_123, 0, is_sorted=True, has_markers=True)
 
 
 def report(partition_id: int, **metrics: float) -> Report:
-    return Report("run", 0, partition_id, None, "id", None, metrics)
+    return Report("run", 0, partition_id, None, "id", None, 100.0, metrics)
 
 
 def test_reports_are_added_up_in_sparks_names() -> None:
