@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hdfsstore.errors import StateStoreError
+from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.reading import Delta, StoreReader
@@ -52,8 +52,7 @@ class VersionLoader(Loader[HeldVersion]):
         with self._loading:
             held = self._versions.find(damaged.id)
             if held is None or held.tree is damaged.tree:
-                self._versions.drop_tree(damaged.tree)
-                self._images.drop(damaged.tree.image_id)
+                self._let_go(damaged.tree)
                 if not self._reader.is_unchanged(damaged.id, damaged.digest):
                     raise StateStoreError(
                         f"version {damaged.id[0]} was written anew, and the image of what it was before is damaged",
@@ -63,6 +62,10 @@ class VersionLoader(Loader[HeldVersion]):
                 held = self._from_files(damaged.id)
             return held
 
+    def _let_go(self, damaged: LayerTree) -> None:
+        self._versions.drop_tree(damaged)
+        self._images.drop(damaged.image_id)
+
     def _empty(self) -> HeldVersion:
         return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
@@ -71,7 +74,14 @@ class VersionLoader(Loader[HeldVersion]):
 
     def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
         way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)
-        return None if way is None else self._built(*way)
+        if way is None:
+            return None
+        try:
+            return self._built(*way)
+        except ImageDamagedError as error:  # the deltas' keys are looked up in it
+            log.warning("%s; version %d is loaded from the checkpoint's files", error, wanted[0])
+            self._let_go(way[0].tree)
+            return None
 
     def _built(self, begin: HeldVersion, deltas: Sequence[Delta]) -> HeldVersion:
         """What the last of the deltas makes of a version that is at hand, held; those in between are not."""

@@ -63,6 +63,20 @@ def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Executors)
     assert sorted(int(path.name.split("_")[0].split(".")[0]) for path in any_executors.images()) == [4, 5]
 
 
+def test_a_damaged_image_below_deltas_is_passed_over(any_executors: Executors) -> None:
+    versions = with_image(any_executors, 3)
+    versions += chain(any_executors.open("elsewhere"), 2, versions[3])[1:]
+    [path] = any_executors.images()
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:4096] + bytes(byte ^ 1 for byte in content[4096:]))  # the header is whole
+    path.chmod(0o400)
+    provider = any_executors.open()
+    assert read(provider, versions[5]) == rows_at(5)
+    assert provider.metrics["localImagesDamaged"] == 1
+    assert any_executors.images() == []
+
+
 @needs_smaps
 def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: Executors) -> None:
     versions = with_image(executors, 3)
