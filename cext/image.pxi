@@ -7,6 +7,7 @@ cdef class Image:
     cdef int64_t records_size, index_size, due_size
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
+    cdef object layer           # whose records these are; None: they are the image's own
     cdef object give_up         # of a mapped one: what `give_up_pages` calls
     cdef str path
     cdef PrefixIndex prefix_index

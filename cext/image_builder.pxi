@@ -88,11 +88,7 @@ cdef class ImageBuilder:
     cdef int64_t size, count
 
     def __init__(self, *, bint row_checksums, prefix=None, indexed_offset=None, int64_t expected_bytes=0):
-        self.image = Image.__new__(Image)
-        self.image.set_indexes(prefix, indexed_offset)
-        self.image.metadata = b""
-        self.image.view.row_checksums = row_checksums
-        self.image.view.seed = int.from_bytes(os.urandom(8), "little")
+        self.image = new_image(row_checksums, prefix, indexed_offset)
         if not area_need(&self.image.records_area, max(expected_bytes, 0) + 4):
             raise MemoryError
 
@@ -130,24 +126,40 @@ cdef class ImageBuilder:
         return image
 
 
+cdef Image new_image(bint row_checksums, prefix, indexed_offset):
+    """An image that is yet to be filled."""
+    cdef Image image = Image.__new__(Image)
+    image.set_indexes(prefix, indexed_offset)
+    image.metadata = b""
+    image.view.row_checksums = row_checksums
+    image.view.seed = int.from_bytes(os.urandom(8), "little")
+    return image
+
+
 cdef bint finish_image(Image image, int64_t size, int64_t count, Fault* fault) noexcept nogil:
-    cdef int64_t live = build_index(image, size, count, fault)
+    cdef int64_t live = build_index(image, image.records_area.data, size, count, fault)
     if live < 0:
         return False
     if live < count:
         size = drop_dead(image.records_area.data, size, image.view.row_checksums)
         area_free(&image.index_area)
-        if build_index(image, size, live, fault) < 0:
+        if build_index(image, image.records_area.data, size, live, fault) < 0:
             return False
     write_size(image.records_area.data + size, -1)
     if not area_resize(&image.records_area, size + 4):
         fault.kind = OUT_OF_MEMORY
         return False
-    image.view.records = image.records_area.data
-    image.records_size = size + 4
-    image.num_keys = live
-    set_typical_size(&image.view, live)
+    set_records(image, image.records_area.data, size, live)
     return True
+
+
+cdef void set_records(Image image, const uint8_t* records, int64_t size, int64_t num_keys) noexcept nogil:
+    """The records that were indexed, each of another key, are the image's; the end mark stands behind them."""
+    image.view.records = records
+    image.view.end = size
+    image.records_size = size + 4
+    image.num_keys = num_keys
+    set_typical_size(&image.view, num_keys)
 
 
 cdef bint index_image(Image image, DueSort* sort, Fault* fault) noexcept nogil:
@@ -162,7 +174,7 @@ cdef bint index_image(Image image, DueSort* sort, Fault* fault) noexcept nogil:
     return False
 
 
-cdef int64_t build_index(Image image, int64_t size, int64_t count, Fault* fault) noexcept nogil:
+cdef int64_t build_index(Image image, uint8_t* records, int64_t size, int64_t count, Fault* fault) noexcept nogil:
     """Fills a new index with the last record of each key, and returns how many keys there are; -1: a fault.
 
     The earlier records of a key have the highest bit of their key size set afterwards.
@@ -174,7 +186,7 @@ cdef int64_t build_index(Image image, int64_t size, int64_t count, Fault* fault)
     cdef uint64_t slot
     cdef int64_t at = 0, live = 0
     cdef int i, n
-    view.records = image.records_area.data
+    view.records = records
     view.end = size
     view.num_slots = count + (count >> 2) + 1 if count else 0
     image.index_size = whole_blocks(8 * view.num_slots)
@@ -204,7 +216,7 @@ cdef int64_t build_index(Image image, int64_t size, int64_t count, Fault* fault)
             if keys[i].where == NOWHERE:
                 live += 1
             else:
-                image.records_area.data[keys[i].offset] |= 0x80
+                records[keys[i].offset] |= 0x80
                 slot = (slot if slot else view.num_slots) - 1
             store_le64(
                 image.index_area.data + 8 * slot,

@@ -8,6 +8,8 @@ cdef class Layer:
     cdef object base_map
     cdef uint32_t base_layer
     cdef int64_t more_keys
+    cdef readonly bint is_whole # nothing else is there after it: its puts are all
+    cdef bint is_distinct       # each of its records puts another key
     cdef list due_cursors       # and how far it has gone through the indexes
     cdef int64_t size
     cdef DueIndex due_index
@@ -43,6 +45,26 @@ cdef class Layer:
         index.view = due_view(index.area.data, sort.count)
         self.due_index = index
         return index
+
+    def image(self, *, prefix=None, indexed_offset=None):
+        """An image of these records, which it shares; None where they are not, as they stand, all that there is."""
+        cdef Image image
+        cdef Fault fault = Fault(NONE, 0)
+        cdef DueSort sort
+        if not self.is_whole or not self.is_distinct:
+            return None
+        image = new_image(self.row_checksums, prefix, indexed_offset)
+        image.layer = self
+        memset(&sort, 0, sizeof(sort))
+        with nogil:
+            if build_index(image, self.area.data, self.size - 4, self.num_records, &fault) >= 0:
+                set_records(image, self.area.data, self.size - 4, self.num_records)
+            while fault.kind == NONE and index_image(image, &sort, &fault):
+                pass
+            due_free(&sort)
+        if fault.kind != NONE:
+            raise failure(&fault, None)
+        return image
 
     @property
     def records(self):

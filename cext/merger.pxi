@@ -51,11 +51,8 @@ cdef class Merger:
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
-        self.image = Image.__new__(Image)
-        self.image.set_indexes(prefix, indexed_offset)
-        self.image.metadata = b""
-        self.image.view.row_checksums = self.table.row_checksums = base.view.row_checksums
-        self.image.view.seed = int.from_bytes(os.urandom(8), "little")
+        self.image = new_image(base.view.row_checksums, prefix, indexed_offset)
+        self.table.row_checksums = base.view.row_checksums
         if not area_need(&self.layer_records, 8 * (len(self.layers) + 1)):
             raise MemoryError
         self.table.layers = <const uint8_t**> self.layer_records.data

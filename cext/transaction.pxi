@@ -13,6 +13,7 @@ cdef class Transaction:
     cdef list cursors                   # of the image and of each layer below, None = no index was gone through
     cdef bint busy
     cdef int64_t layer
+    cdef int64_t own_puts               # keys that have their value from here
     cdef readonly int64_t num_keys, num_puts, num_removes
 
     def __cinit__(self, VersionedMap map_ not None, int64_t layer):
@@ -218,24 +219,26 @@ cdef class Transaction:
     cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size, Fault* fault) noexcept nogil:
         """Appends the update of a key, for which there is room, that find_all has looked for."""
         cdef int64_t before
-        cdef bint present = key.value_size >= 0
+        cdef bint present = key.value_size >= 0, is_own = False
         cdef uint8_t* start = self.records.data + self.records_size
         cdef uint8_t* end
         cdef KeySource source = KeySource(&self.own, NULL)
         key.at = key.own_at
         before = table_find(&self.own, key)  # of another one in the same group
         if before >= 0:
-            present = not node_of(&self.own, before).at & 1
+            present = is_own = not node_of(&self.own, before).at & 1
         if size < 0:
             if not present:
                 return
             end = write_tombstone(start, key.key, key.size, self.own.row_checksums)
             self.num_removes += 1
             self.num_keys -= 1
+            self.own_puts -= is_own
         else:
             end = write_put(start, key.key, key.size, value, size, self.own.row_checksums)
             self.num_puts += 1
             self.num_keys += not present
+            self.own_puts += not is_own
         table_add(&self.own, key.at, key.hash, before, 0, self.records_size, size < 0)
         self.records_size += end - start
         if before < 0 and self.map_.image.plan.columns:
@@ -300,6 +303,8 @@ cdef class Transaction:
             layer.base_layer = <uint32_t> self.layer
             layer.more_keys = self.num_keys - self.map_.key_counts[self.layer]
             layer.due_cursors, self.cursors = self.cursors, None
+            layer.is_whole = self.own_puts == self.num_keys
+            layer.is_distinct = self.num_removes == 0 and self.num_puts == self.own.keys
             self.sealed = layer
         finally:
             self.busy = False

@@ -108,8 +108,12 @@ class Layer:
     """The updates from one version to the next, immutable. Made by LayerBuilder and Transaction.seal."""
 
     num_records: int
+    is_whole: bool
+    """Whether its puts are all that is there after it, whatever was before. Known only of a transaction's updates."""
     @property
     def nbytes(self) -> int: ...
+    def image(self, *, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image | None:
+        """An image of these records, which are shared; None unless they are whole, and puts of a key each."""
     @property
     def records(self) -> pa.Buffer:
         """The uncompressed delta, end mark included."""

@@ -102,4 +102,4 @@ def _alike(a: QuerySpec, b: QuerySpec) -> bool:
 def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:
     store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
     indexed_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
-    return HdfsStateStoreProvider(store_id, query.store_conf, indexed_offset=indexed_offset, local_image_at_load=True)
+    return HdfsStateStoreProvider(store_id, query.store_conf, indexed_offset=indexed_offset, takes_turns=True)

@@ -188,11 +188,17 @@ class StoreImages:
         except OSError as error:
             self._cache.warn(error)
 
-    def drop_others(self, version: int, checkpoint_unique_id: str | None, kept: int) -> None:
-        """Deletes all images but this one and the `kept` that were used last. Who has one mapped keeps it."""
+    def drop_others(
+        self, version: int, checkpoint_unique_id: str | None, kept: int, first: VersionId | None = None
+    ) -> None:
+        """Deletes all images but this one and the `kept` that were used last. Who has one mapped keeps it.
+
+        Args:
+            first: of which version the image is kept before others.
+        """
         try:
             with self._entered() as (_, folder):
-                _drop_others(folder, image_name((version, checkpoint_unique_id)), kept)
+                _drop_others(folder, image_name((version, checkpoint_unique_id)), kept, first and image_name(first))
         except OSError as error:
             self._cache.warn(error)
 
@@ -281,9 +287,9 @@ class StoreImages:
             os.close(file)
 
 
-def _drop_others(folder: int, name: str, kept: int) -> None:
-    """Deletes all images in a store's folder but that one and the `kept` that were used last."""
+def _drop_others(folder: int, name: str, kept: int, first: str | None = None) -> None:
+    """Deletes all images in a store's folder but that one and `kept` others: `first`, and those used last."""
     others = {other for other in names_in(folder) if version_of(other) is not None and other != name}
     used = {other: info.st_mtime_ns for other in others if (info := stat_in(folder, other)) is not None}
-    for other in sorted(used, key=lambda other: used[other], reverse=True)[kept:]:
+    for other in sorted(used, key=lambda other: (other == first, used[other]), reverse=True)[kept:]:
         remove_file(folder, other)

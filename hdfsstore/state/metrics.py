@@ -9,7 +9,9 @@ from hdfsstore.state.store_id import StateStoreId
 
 @dataclass(slots=True)
 class MaintenanceMetrics:
-    """Counters of one provider's maintenance since it was opened. Only the thread that maintains it writes them.
+    """Counters of one provider's maintenance since it was opened.
+
+    Only the thread that maintains it writes them, and commits the two that are theirs.
 
     Attributes:
         snapshots_uploaded, snapshots_failed: snapshots; one that failed counts again at each try.
@@ -18,6 +20,7 @@ class MaintenanceMetrics:
         last_snapshot: version of the newest one, -1 where there was none.
         images_built: new images in memory, with a snapshot or without.
         image_seconds: time their merging took.
+        images_committed, image_commit_seconds: the same of those that commits made.
         files_deleted: by the clean-up, side files not counted.
         listings: of the store's folder.
         cleanups_put_off: clean-ups that deleted nothing because the oldest retained version was not certain.
@@ -31,6 +34,8 @@ class MaintenanceMetrics:
     last_snapshot: int = -1
     images_built: int = 0
     image_seconds: float = 0.0
+    images_committed: int = 0
+    image_commit_seconds: float = 0.0
     files_deleted: int = 0
     listings: int = 0
     cleanups_put_off: int = 0
@@ -44,8 +49,8 @@ class MaintenanceMetrics:
             "snapshotBytes": self.snapshot_bytes,
             "snapshotMs": round(self.snapshot_seconds * 1e3),
             f"SnapshotLastUploaded.partition_{store_id.partition_id}_{store_id.store_name}": self.last_snapshot,
-            "imagesBuilt": self.images_built,
-            "imageMs": round(self.image_seconds * 1e3),
+            "imagesBuilt": self.images_built + self.images_committed,
+            "imageMs": round((self.image_seconds + self.image_commit_seconds) * 1e3),
             "filesDeleted": self.files_deleted,
             "folderListings": self.listings,
             "cleanupsPutOff": self.cleanups_put_off,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
+from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
 from tests.contract.backends import Backend
 
@@ -38,12 +39,20 @@ class Partition:
 
     def open(self, host: str = "host", *, schemas: Mapping[str, Any] | None = None, **conf: Any) -> StateStoreProvider:
         """A provider, as of a new executor on that host: executors of one host share the folder of images."""
-        conf = {"local_dir": str(self.root / host), **conf}
-        provider = open_provider(
-            self.store_id, backend=self.backend.name, conf=dataclasses.replace(self.conf, **conf), **(schemas or {})
-        )
+        settings = self._settings(host, conf)
+        provider = open_provider(self.store_id, backend=self.backend.name, conf=settings, **(schemas or {}))
         self._opened.append(provider)
         return provider
+
+    def open_in_turn(self, host: str, *, indexed_offset: int, **conf: Any) -> StateStoreProvider:
+        """The same of the backend "hdfs" as a stateful query's worker opens it."""
+        settings = self._settings(host, conf)
+        provider = HdfsStateStoreProvider(self.store_id, settings, indexed_offset=indexed_offset, takes_turns=True)
+        self._opened.append(provider)
+        return provider
+
+    def _settings(self, host: str, conf: Mapping[str, Any]) -> StateStoreConf:
+        return dataclasses.replace(self.conf, **{"local_dir": str(self.root / host), **conf})
 
     def close(self) -> None:
         for provider in self._opened:

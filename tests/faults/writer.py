@@ -6,8 +6,9 @@ import dataclasses
 import random
 from pathlib import Path
 
-from hdfsstore import StateStoreConf, StateStoreId, open_provider
+from hdfsstore import StateStoreConf, StateStoreId
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
+from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.provider import StateStore, StateStoreProvider
 from tests.faults.history import Done, Expected, Intent, Named, State, VersionId, digest, updated
 from tests.faults.server import Child
@@ -42,7 +43,9 @@ class Job:
     interval: float = 0.0
 
 
-def conf(root: str, format_version: int, interval: float = 0.0, images: str = "images") -> StateStoreConf:
+def conf(
+    root: str, format_version: int, interval: float = 0.0, images: str = "images", overlay_share: float = 0.1
+) -> StateStoreConf:
     """Settings with which snapshots, images and clean-up come every few versions."""
     return StateStoreConf(
         min_deltas_for_snapshot=2,
@@ -52,13 +55,13 @@ def conf(root: str, format_version: int, interval: float = 0.0, images: str = "i
         maintenance_interval=interval,
         local_dir=str(Path(root, images)),
         local_dir_max_bytes=100_000,
-        image_overlay_share=0.1,
+        image_overlay_share=overlay_share,
     )
 
 
 def opened(root: str, settings: StateStoreConf) -> StateStoreProvider:
-    """A provider of the one store."""
-    return open_provider(StateStoreId(f"file://{root}/checkpoint/state", 0, 0), conf=settings)
+    """A provider of the one store, as a stateful query's worker has it."""
+    return HdfsStateStoreProvider(StateStoreId(f"file://{root}/checkpoint/state", 0, 0), settings, takes_turns=True)
 
 
 def files(root: str) -> Path:
@@ -70,7 +73,11 @@ def write(child: Child, job: Job) -> None:
     """Commits, aborts, goes back and maintains, step by step, and reports each commit before and after it."""
     chosen = random.Random(job.seed)
     (tip, state), before = job.tip, job.before
-    with opened(job.root, conf(job.root, job.format_version, job.interval)) as provider:
+    # Without a share each commit makes an image.
+    settings = conf(
+        job.root, job.format_version, job.interval, overlay_share=random.Random(f"{job.seed} images").choice((0.0, 0.1))
+    )
+    with opened(job.root, settings) as provider:
         for step in range(job.steps):
             kind = chosen.choices(("commit", "twice", "abort", "back", "maintain"), (6, 2, 1, 1, 5))[0]
             if kind == "maintain":

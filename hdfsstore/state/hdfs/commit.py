@@ -10,6 +10,7 @@ from hdfsstore._cext.versioned_map import Layer, Merger
 from hdfsstore.state.commit import Committer
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
+from hdfsstore.state.hdfs.commit_images import CommitImages
 from hdfsstore.state.hdfs.snapshots import merged
 from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
 from hdfsstore.state.indexes import Indexes
@@ -21,6 +22,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     Args:
         indexes: of the images.
+        images: makes an image of a version at once, where it is overdue; None: that is left to whoever opens it.
     """
 
     def __init__(
@@ -30,10 +32,12 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         versions: Versions,
         indexes: Indexes,
         counts: Counter[str],
+        images: CommitImages | None = None,
     ) -> None:
         super().__init__(files, checkpoint_format_version, versions, counts)
         self._versions = versions
         self._indexes = indexes
+        self._images = images
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
@@ -46,7 +50,11 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
     ) -> None:
-        self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
+        made = self._images and self._images.made(base, updates, version_id, lineage, digest)
+        if made:
+            self._versions.add(made)
+        else:
+            self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
 
     def _whole(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> None:
         layers = [layer for _, layer in base.deltas()]

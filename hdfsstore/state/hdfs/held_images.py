@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -61,11 +62,19 @@ class HeldImages:
             left.remove(version_id)
         return None
 
-    def write(self, version: HeldVersion, image: Image, base: tuple[int, FileDigest] | None) -> Image | None:
+    def write(
+        self,
+        version: HeldVersion,
+        image: Image,
+        base: tuple[int, FileDigest] | None,
+        *,
+        before: VersionId | None = None,
+    ) -> Image | None:
         """Keeps an image of a version; returns it mapped, or None where there is no place for it.
 
         Args:
             base: version and digest of the snapshot without an id that it stands on, where that is known.
+            before: of which version the image is that stays too, in the place of the one that was used last.
         """
         metadata = {
             "lineage": [list(item) for item in version.lineage],
@@ -75,8 +84,19 @@ class HeldImages:
         mapped = self._images.write(*version.id, image, metadata)
         if mapped is not None:
             # One more, for processes that are a batch behind, and for a batch that runs again.
-            self._images.drop_others(*version.id, kept=1)
+            self._images.drop_others(*version.id, kept=1, first=before)
         return mapped
+
+    def shared(
+        self, version: HeldVersion, base: tuple[int, FileDigest] | None, *, before: VersionId | None = None
+    ) -> HeldVersion:
+        """A version that is an image in memory, on a local one where there is a place for it, as all processes have it.
+
+        Args:
+            base, before: as `write` takes them.
+        """
+        mapped = self.write(version, version.tree.image, base, before=before)
+        return version if mapped is None else replace(version, tree=LayerTree(mapped, version.id))
 
     def drop(self, version_id: VersionId) -> None:
         """Deletes the image of a version, as it is damaged."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.files import VersionId
@@ -146,13 +145,9 @@ class VersionLoader(Loader[HeldVersion]):
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id, loaded.digest)
             self._counts["snapshotsLoaded"] += 1
-            begin = self._shared(begin) if share else begin
+            # The host's next process need not load the snapshot, nor have a copy in memory.
+            begin = self._images.shared(begin, None) if share else begin
         return self._built(begin, loaded.deltas)
-
-    def _shared(self, begin: HeldVersion) -> HeldVersion:
-        """The same on a local image: the host's next process need not load the snapshot, nor have a copy in memory."""
-        mapped = self._images.write(begin, begin.tree.image, None)
-        return begin if mapped is None else replace(begin, tree=LayerTree(mapped, begin.id))
 
     def _at_hand(self) -> list[VersionId]:
         return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()

@@ -18,6 +18,7 @@ from hdfsstore.fs import read_file, resolve
 from hdfsstore.state.base_provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.commit import HdfsCommitter
+from hdfsstore.state.hdfs.commit_images import CommitImages
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.loading import VersionLoader
 from hdfsstore.state.hdfs.reading import StoreReader
@@ -37,8 +38,8 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
     """hdfsstore.state.provider.StateStoreProvider on deltas and snapshots.
 
     Args:
-        local_image_at_load: whether a load from the checkpoint keeps the snapshot as a local image before it goes on,
-            for other processes that are given the store next.
+        takes_turns: whether other processes of the host are given the store next: a load from the checkpoint keeps the
+            snapshot as a local image before it goes on, and a commit that changes much is one at once.
 
     Attributes:
         versions: what is in memory.
@@ -63,7 +64,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         num_cols_prefix_key: int = 0,
         indexed_offset: int | None = None,
         *,
-        local_image_at_load: bool = False,
+        takes_turns: bool = False,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
         self.row_checksums = conf.row_checksum_enabled
@@ -78,10 +79,16 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         self.images = HeldImages(
             self._cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), self._counts
         )
-        committer = HdfsCommitter(reader, conf.checkpoint_format_version, self.versions, indexes, self._counts)
-        self._version_loader = VersionLoader(
-            reader, self.versions, self.images, self._counts, share=local_image_at_load
+        images = CommitImages(self.images, indexes, conf, self.versions, self._done)
+        committer = HdfsCommitter(
+            reader,
+            conf.checkpoint_format_version,
+            self.versions,
+            indexes,
+            self._counts,
+            images if takes_turns else None,
         )
+        self._version_loader = VersionLoader(reader, self.versions, self.images, self._counts, share=takes_turns)
         keep = conf.min_versions_to_retain
         self._snapshots = Snapshots(
             reader,

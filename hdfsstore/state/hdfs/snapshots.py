@@ -20,6 +20,7 @@ from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.files import StateFiles, VersionId
 from hdfsstore.state.freed_memory import give_back
+from hdfsstore.state.hdfs.growth import OVERDUE, has_outgrown
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.indexes import Indexes
@@ -34,13 +35,9 @@ log = logging.getLogger(__name__)
 
 Step = Callable[[], None]
 
-# An image that is smaller counts as this large: small stores are not worth a new image for each batch.
-_SMALL_IMAGE = 1 << 20
 # The first partitions' images are due at this part of image_overlay_share, others later: not all in one batch, which
 # would take long, and in which processes would hold old and new images side by side.
 _EARLIEST = 0.5
-# How often the share may be committed on an image before a store makes the next one itself, when it is opened.
-_OVERDUE = 1.5
 
 
 class Snapshots:
@@ -112,7 +109,7 @@ class Snapshots:
     def is_image_overdue(self) -> bool:
         """Whether the background does not come to making an image of that version."""
         held = self._confirmed()
-        return held is not None and self._has_grown(held, _OVERDUE * self._conf.image_overlay_share)
+        return held is not None and self._has_grown(held, OVERDUE * self._conf.image_overlay_share)
 
     def _made_elsewhere(self, due: Sequence[HeldVersion]) -> bool:
         """Looks whether another process that works on the store has made a snapshot since; returns whether one has."""
@@ -162,8 +159,7 @@ class Snapshots:
     def _has_grown(self, held: HeldVersion, share: float) -> bool:
         if held.layer == 0 and held.tree.num_layers <= 2 * MAX_ATTEMPTS:
             return False
-        image = max(held.tree.image.nbytes, _SMALL_IMAGE)
-        return held.tree.map.nbytes > share * image
+        return has_outgrown(held.tree.image, held.tree.map.nbytes, share)
 
     def _work(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
         """Merges a version, and once more where its image is damaged. Returns whether it was uploaded."""

@@ -88,6 +88,18 @@ def test_all_but_those_used_last_are_dropped(local_dir: Path, images: StoreImage
     assert images.names() == [(3, ID), (5, ID)]
 
 
+def test_and_one_that_is_named(local_dir: Path, images: StoreImages) -> None:
+    for version in (2, 3, 4, 5):
+        write(images, version)
+    folder = folder_of(local_dir)
+    for version in (2, 3, 4):
+        os.utime(folder / f"{version}_{ID}.image", ns=(10**18 + version, 10**18 + version))
+    images.drop_others(5, ID, kept=2, first=(2, ID))
+    assert images.names() == [(2, ID), (4, ID), (5, ID)]
+    images.drop_others(5, ID, kept=1, first=(1, ID))
+    assert images.names() == [(4, ID), (5, ID)]
+
+
 def test_stores_do_not_see_each_other(cache: ImageCache, images: StoreImages) -> None:
     write(images, 1)
     named = StateStoreId(STORE.checkpoint_root, STORE.operator_id, STORE.partition_id, "left-keyToNumValues")

@@ -186,11 +186,27 @@ class Histories(RuleBasedStateMachine):
         assert updates_of(layer, row_checksums=self.row_checksums) == open_.updates
         assert content_of(open_.transaction, 1000) == open_.state
         self.finish_scans(open_)
+        self.check_image(layer, open_)
         number = self.map.add(open_.parent, self.read_again(layer) if from_file else layer)
         assert number == len(self.states)
         self.states[number] = open_.state
         self.updates[number] = open_.updates
         self.parents[number] = open_.parent
+
+    def check_image(self, layer: Layer, open_: Open) -> None:
+        """Where a transaction's updates are all that there is, they are an image."""
+        put = dict(open_.updates)
+        assert layer.is_whole is ({key for key, value in put.items() if value is not None} == open_.state.keys())
+        image = layer.image(prefix=PLAN, indexed_offset=INDEXED_OFFSET)
+        assert (image is not None) is (layer.is_whole and len(put) == len(open_.updates) == len(open_.state))
+        if image is not None:
+            assert bytes(image.records) == bytes(layer.records)
+            for each in (image, reopened(image, prefix=PLAN)):
+                transaction = VersionedMap(each).transaction(0)
+                assert transaction.num_keys == len(open_.state)
+                assert content_of(transaction) == open_.state
+                assert transaction.get_many(binary(open_.state)).to_pylist() == list(open_.state.values())
+                check_due(transaction, open_.state, 5)
 
     def read_again(self, layer: Layer) -> Layer:
         """The layer as it comes out of its file."""

@@ -37,14 +37,14 @@ class Executors:
         self, host: str = "host", *schemas: Schema, prefix: int = 0, indexed: int | None = None, **conf: Any
     ) -> HdfsStateStoreProvider:
         """A provider as in a new process on that host: those of one host share local images."""
-        at_load = conf.pop("local_image_at_load", False)
+        takes_turns = conf.pop("takes_turns", False)
         provider = HdfsStateStoreProvider(
             StateStoreId(str(self.root / "state"), 0, 0),
             StateStoreConf(**{"local_dir": str(self.root / host), **self._conf, **conf}),
             *map(struct_type, schemas),
             num_cols_prefix_key=prefix,
             indexed_offset=indexed,
-            local_image_at_load=at_load,
+            takes_turns=takes_turns,
         )
         self._opened.append(provider)
         return provider

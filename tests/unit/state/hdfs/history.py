@@ -97,11 +97,16 @@ def check_rows(store: ReadStateStore, rows: State) -> None:
 
 
 class History:
-    """Driver, executors and model."""
+    """Driver, executors and model.
 
-    def __init__(self, conf: StateStoreConf) -> None:
+    Args:
+        takes_turns: whether the executors are a stateful query's.
+    """
+
+    def __init__(self, conf: StateStoreConf, *, takes_turns: bool) -> None:
         self.partition = Partition(Path(tempfile.mkdtemp(prefix="history-")), HDFS, conf)
         self.format = conf.checkpoint_format_version
+        self.takes_turns = takes_turns
         self.executors: list[StateStoreProvider] = [self._open(host) for host in HOSTS]
         self.attempts: list[Attempt] = []
         self.readers: list[tuple[ReadStateStore, State]] = []
@@ -113,8 +118,10 @@ class History:
         self.script: dict[int, Steps] = {}  # format 1: what each version's attempts do
 
     def _open(self, host: str) -> StateStoreProvider:
-        schemas = {"indexed_offset": INDEXED_OFFSET}
-        return self.partition.open(host, schemas=schemas, checkpoint_format_version=self.format)
+        index = {"indexed_offset": INDEXED_OFFSET}
+        if self.takes_turns:
+            return self.partition.open_in_turn(host, **index, checkpoint_format_version=self.format)
+        return self.partition.open(host, schemas=index, checkpoint_format_version=self.format)
 
     @property
     def oldest(self) -> int:

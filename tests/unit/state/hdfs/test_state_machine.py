@@ -28,8 +28,11 @@ class Machine(RuleBasedStateMachine):
         in_memory=st.integers(0, 3),
         share=st.sampled_from([0.0, 0.25, 10.0]),
         checksums=st.booleans(),
+        takes_turns=st.booleans(),
     )
-    def start(self, deltas: int, retained: int, in_memory: int, share: float, checksums: bool) -> None:
+    def start(
+        self, deltas: int, retained: int, in_memory: int, share: float, checksums: bool, takes_turns: bool
+    ) -> None:
         self.history = History(
             StateStoreConf(
                 min_deltas_for_snapshot=deltas,
@@ -39,7 +42,8 @@ class Machine(RuleBasedStateMachine):
                 row_checksum_enabled=checksums,
                 checkpoint_format_version=self.begins_with,
                 maintenance_interval=0,
-            )
+            ),
+            takes_turns=takes_turns,
         )
 
     def teardown(self) -> None:
