@@ -63,9 +63,9 @@ cdef class FrameCutter:
 
 
 cdef view_of(labels):
-    """labels._view()"""
+    """labels._view(), but for an array of its own, as some write to it: frame.columns.values[0] = ..."""
     view = new(Labels)
-    view._data = labels._data
+    view._data = labels._data.copy()
     view._name = labels._name
     view._cache = labels._cache
     view._references = labels._references

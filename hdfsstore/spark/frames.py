@@ -66,8 +66,12 @@ class Frames:
         return self._ahead.pop(group)
 
     def _add(self, rows: pa.Table, to_pandas: ToPandas) -> None:
-        frame = to_pandas.frame(rows)
-        self._cuts.append(FrameCutter(frame) if KNOWN_BLOCKS else _cut_rows(frame))
+        self._cuts.append(cutter(to_pandas.frame(rows)))
+
+
+def cutter(frame: pd.DataFrame) -> Cut:
+    """What cuts frames out of one with at least one column, whose labels are an Index of objects."""
+    return FrameCutter(frame) if KNOWN_BLOCKS else _cut_rows(frame)
 
 
 def _kinds(rows: pa.Table, starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from hdfsstore.errors import StateStoreError, UserFunctionError
 from hdfsstore.spark.engine import Call
-from hdfsstore.spark.frames import Frames
+from hdfsstore.spark.frames import Frames, cutter
 from hdfsstore.spark.group_state import KeyState
 from hdfsstore.spark.key_groups import KeyGroups, group
 from hdfsstore.spark.key_states import ColumnsCodec, KeyStates
@@ -101,9 +101,9 @@ class _Run:
 
     def expired(self, key_rows: Any, states: pa.StructArray) -> Iterator[pa.RecordBatch]:
         keys = self._to_pandas.tuples(self._partition.decode_keys(key_rows))
-        nothing = pd.DataFrame(columns=pd.Index(self._partition.no_rows.column_names, dtype=object))
+        cut = cutter(pd.DataFrame(columns=pd.Index(self._partition.no_rows.column_names, dtype=object)))
         # A list with a frame without rows, as PySpark gives.
-        yield from self._keys(keys, lambda _: [nothing.copy()], self._states.read_expired(key_rows, states))
+        yield from self._keys(keys, lambda _: [cut(0, 0)], self._states.read_expired(key_rows, states))
 
     def _frames(self, rows: pa.Table, groups: KeyGroups, first: int, end: int) -> _FramesOf:
         """The frames of those keys: one each, or several where a key has more rows than a frame may have."""

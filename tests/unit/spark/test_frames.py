@@ -118,6 +118,15 @@ def test_writing_to_a_frame_changes_no_other(copy_on_write: bool) -> None:
         assert third["k"].tolist() == [-1, -1, -1]
 
 
+def test_labels_that_a_function_writes_over_are_those_of_one_frame() -> None:
+    rows = ROWS.select(["k", "f", "s"])
+    first, second, _ = frames_of(rows)
+    first.columns.values[0] = "renamed"
+    assert first.columns.tolist() == ["renamed", "f", "s"]
+    assert second.columns.tolist() == ["k", "f", "s"]
+    assert second["k"].tolist() == [2]
+
+
 def test_timestamps_are_naive_in_the_session_s_time_zone_whatever_arrow_says() -> None:
     noon = pa.array([1_711_846_800_000_000], pa.timestamp("us", "UTC"))
     nested = pa.StructArray.from_arrays([noon], ["t"])
