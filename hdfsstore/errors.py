@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class StateStoreError(Exception):
     """Base of all errors that hdfsstore raises on purpose.
@@ -34,6 +37,15 @@ class StateStoreError(Exception):
 
 class CorruptFileError(StateStoreError):
     """The bytes of a file are not what its format, checksum or declared lengths say."""
+
+
+@contextmanager
+def remedied(remedy: str) -> Iterator[None]:
+    """Adds what to do next to the error of a damaged file that does not say so itself."""
+    try:
+        yield
+    except CorruptFileError as error:
+        raise CorruptFileError(error.message, error.path, error.offset, error.remedy or remedy) from error
 
 
 class UnsupportedVersionError(StateStoreError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
 from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
-from hdfsstore.errors import CorruptFileError
+from hdfsstore.errors import CorruptFileError, remedied
 from hdfsstore.fs import read_file
 from hdfsstore.state.conf import StateStoreConf
 
@@ -144,18 +144,11 @@ def own_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | Non
         return commit
 
 
-@contextmanager
-def _remedied(path: str) -> Iterator[None]:
+def _remedied(path: str) -> AbstractContextManager[None]:
     """Adds to the error of a damaged entry how the query gets past it."""
-    try:
-        yield
-    except CorruptFileError as error:
-        batch_id = path.rpartition("/")[2]
-        remedy = (
-            f"Put the file back; or delete it and set the query back to batch {batch_id} ({SET_BACK}), which then runs "
-            "again"
-        )
-        raise CorruptFileError(error.message, error.path, error.offset, error.remedy or remedy) from error
+    batch_id = path.rpartition("/")[2]
+    again = f"set the query back to batch {batch_id} ({SET_BACK}), which then runs again"
+    return remedied(f"Put the file back; or delete it and {again}")
 
 
 def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSystem
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
-from hdfsstore.errors import BatchAlreadyLoggedError
+from hdfsstore.errors import BatchAlreadyLoggedError, MissingFileError
 from hdfsstore.fs import read_file
 from hdfsstore.publish import publish, remove
 from hdfsstore.spark.log_entries import OFFSETS, Entry, own_commit, own_entry
@@ -95,8 +95,20 @@ def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> 
 
 
 def copy_metadata(fs: FileSystem, checkpoint: str, root: str) -> None:
-    """Spark's file with the query's id, which tells local images of one query from those of another in its place."""
-    content = read_file(fs, f"{checkpoint}/metadata")
+    """Spark's file with the query's id, which tells local images of one query from those of another in its place.
+
+    Raises:
+        MissingFileError: Spark's is not there.
+    """
+    path = f"{checkpoint}/metadata"
+    try:
+        content = read_file(fs, path)
+    except FileNotFoundError:
+        raise MissingFileError(
+            "Spark's file with the query's id is not there",
+            path,
+            remedy=f"Put it back; {root}/metadata is a copy, if it is there",
+        ) from None
     try:
         same = read_file(fs, f"{root}/metadata") == content
     except FileNotFoundError:

@@ -26,7 +26,7 @@ from hdfsstore.checkpoint.operator_metadata import (
 from hdfsstore.checkpoint.operators import DEFAULT_STORE
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, encode_state_schema, read_state_schema
 from hdfsstore.codecs import types as t
-from hdfsstore.errors import CorruptFileError, MissingFileError, SchemaMismatchError
+from hdfsstore.errors import MissingFileError, SchemaMismatchError, remedied
 from hdfsstore.fs import Location, resolve
 from hdfsstore.publish import publish
 from hdfsstore.spark.log_entries import FOLDER, own_entry
@@ -93,7 +93,7 @@ def settle_state(
             )
         write_description(fs, root, wanted)
         return wanted, conf
-    try:
+    with remedied(_PUT_BACK):
         metadata = read_operator_metadata(fs, folder)
         if metadata is None:
             raise MissingFileError(
@@ -102,8 +102,6 @@ def settle_state(
                 remedy=_PUT_BACK,
             )
         _compare(fs, folder, metadata, wanted)
-    except CorruptFileError as error:
-        raise CorruptFileError(error.message, error.path, error.offset, error.remedy or _PUT_BACK) from error
     return _keep_partitions(folder, metadata, wanted), _keep_conf(root, newest.parsed, conf)
 
 

@@ -32,10 +32,19 @@ from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, parse_offset_log, read_offset_log
 from hdfsstore.checkpoint.operators import Operator, list_operators
-from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError
+from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
 from hdfsstore.fs import file_types, read_file, resolve
 from hdfsstore.publish import publish, remove
-from hdfsstore.spark.log_entries import ENCODING_FORMAT, FOLDER, Entry, copied, own_fields, read_entry, settings_of
+from hdfsstore.spark.log_entries import (
+    ENCODING_FORMAT,
+    FOLDER,
+    SHUFFLE_PARTITIONS,
+    Entry,
+    copied,
+    own_fields,
+    read_entry,
+    settings_of,
+)
 from hdfsstore.spark.rewind import copy_metadata, set_aside
 from hdfsstore.spark.schemas import StateDescription, fits, shown, write_description
 from hdfsstore.spark.spec import GROUP_STATE, NO_TIMEOUT, OPERATOR_ID
@@ -48,8 +57,10 @@ _FUNCTIONS = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWith
 _NO_OFFSET = b"\n-"
 _KEPT = "taken-over"
 _NEW = "or start it with a new checkpointLocation, with no state"
+_PUT_BACK = "Put it back as Spark has written it; or start the query with a new checkpointLocation, with no state"
 
 
+@remedied(_PUT_BACK)
 def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
     """Makes the state of Spark's operator ours, if the checkpoint holds such a state of this query; else does nothing.
 
@@ -159,6 +170,8 @@ class _Takeover:
                 f"{self.path}/offsets/{batch_id}",
                 remedy="Put it back",
             )
+        if committed:
+            self._check_partitions(batch_id, entries[batch_id])
         new_ids = self._copy_state(batch_id + 1, committed[1], entries[batch_id]) if committed else []
         marker = f"{self._root}/takeover"
         publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
@@ -211,6 +224,16 @@ class _Takeover:
             return entry
         content = entry.content + _NO_OFFSET
         return Entry(content, parse_offset_log(content, path))
+
+    def _check_partitions(self, batch_id: int, entry: Entry) -> None:
+        """Raises MissingFileError if some are not there. Before Spark 4.0 only folders tell how many there are."""
+        written = entry.parsed.conf.get(SHUFFLE_PARTITIONS)
+        if written not in (None, str(self._partitions)):
+            raise MissingFileError(
+                f"batch {batch_id} has written {written} partitions of the state, and there are {self._partitions}",
+                f"{self.path}/state/{self.operator.operator_id}",
+                remedy=_PUT_BACK,
+            )
 
     def _set_aside(self) -> None:
         """Step 3."""

@@ -15,12 +15,17 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import Accumulator, cloudpickle
 
-from hdfsstore.errors import UserFunctionError
+from hdfsstore.errors import UserFunctionError, remedied
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
+
+_PUT_BACK = (
+    "Put the file back; or set the query back to a batch from before it was written (delete Spark's offsets and "
+    "commits from there on)"
+)
 
 
 class StatefulTask:
@@ -46,7 +51,8 @@ class StatefulTask:
         begun = time.perf_counter()
         provider = providers.get(self._query, partition_id, self._batch.batch_id)
         base_id = self._batch.base_ids[partition_id]
-        store = provider.get_store(self._batch.batch_id, base_id)
+        with remedied(_PUT_BACK):
+            store = provider.get_store(self._batch.batch_id, base_id)
         loaded = time.perf_counter()
         with store:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
-from hdfsstore import MissingFileError, StateStoreError, UnsupportedQueryError
+from hdfsstore import CorruptFileError, MissingFileError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.state_schema import encode_state_schema
 from hdfsstore.codecs import types as t
 from hdfsstore.spark import rewind, state_copy, takeover
@@ -258,6 +258,50 @@ def test_states_that_cannot_be_read(tmp_path: Path, confs: dict[str, str], messa
         take_over(str(checkpoint), WANTED, CONF, [])
     assert (checkpoint / "state/0/_metadata/metadata").exists()
     assert not (checkpoint / "hdfsstore/commits").exists()
+
+
+@pytest.mark.parametrize("release", ["3.5.9", "4.3.0"])
+def test_a_partition_s_folder_is_lost(tmp_path: Path, release: str) -> None:
+    """Before Spark 4.0 nothing but the folders, and the conf of the batches, says how many partitions there are."""
+    checkpoint = a_copy(tmp_path, f"spark-{release}/apply_in_pandas_with_state")
+    shutil.rmtree(checkpoint / "state/0/1")
+    (checkpoint / "state/0/_metadata/metadata").unlink(missing_ok=True)
+    before = names(checkpoint)
+    with pytest.raises(MissingFileError, match=r"has written 2 partitions .* there are 1\. Put it back") as caught:
+        take_over(str(checkpoint), WANTED, CONF, [])
+    assert caught.value.path == f"{checkpoint}/state/0"
+    assert names(checkpoint) == before
+
+
+def test_the_file_with_the_query_s_id_is_lost(tmp_path: Path) -> None:
+    checkpoint = a_copy(tmp_path)
+    (checkpoint / "metadata").rename(tmp_path / "metadata")
+    with pytest.raises(MissingFileError, match="the query's id is not there") as caught:
+        take_over(str(checkpoint), WANTED, CONF, [])
+    assert caught.value.path == f"{checkpoint}/metadata"
+    (tmp_path / "metadata").rename(checkpoint / "metadata")
+    take_over(str(checkpoint), WANTED, CONF, [])
+    assert counted(rows_of(checkpoint / "hdfsstore")) == counted(rows_of(checkpoint, LAST))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"commits/{LAST}",
+        f"offsets/{LAST}",
+        "state/0/_metadata/metadata",
+        "state/0/0/_metadata/schema",
+        "state/0/0/1.delta",
+    ],
+)
+def test_a_file_of_spark_s_is_damaged(tmp_path: Path, name: str) -> None:
+    checkpoint = a_copy(tmp_path)
+    (checkpoint / name).write_bytes(b"\xff")
+    with pytest.raises(
+        CorruptFileError, match="Put it back as Spark has written it; or start the query with a new"
+    ) as caught:
+        take_over(str(checkpoint), WANTED, CONF, [])
+    assert caught.value.path == f"{checkpoint}/{name}"
 
 
 def test_the_offsets_of_the_committed_batch_are_lost(tmp_path: Path) -> None:
