@@ -47,13 +47,13 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
     engine: bytes = cloudpickle.dumps(Nothing())  # type: ignore[no-untyped-call]
     reports = Reports()
-    task = StatefulTask(query, engine, BatchSpec(0, (None,), -1, 1_000, -1, False), cast("Any", reports))
+    task = StatefulTask(query, engine, BatchSpec(0, (None,), -1, 1_000, -1, False, True), cast("Any", reports))
     assert list(task(iter([marker]))) == []
     (report,) = reports.added
     (path,) = tmp_path.glob("state/0/0/1_*.delta")
     path.write_bytes(path.read_bytes()[:-1])
     query = replace(query, store_conf=replace(query.store_conf, local_dir=str(tmp_path / "other")))
-    task = StatefulTask(query, engine, BatchSpec(1, (report.new_id,), -1, 2_000, -1, False), cast("Any", reports))
+    task = StatefulTask(query, engine, BatchSpec(1, (report.new_id,), -1, 2_000, -1, False, True), cast("Any", reports))
     with pytest.raises(CorruptFileError, match="Put the file back; or set the query back") as caught:
         list(task(iter([marker])))
     assert caught.value.path == str(path)
