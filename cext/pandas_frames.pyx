@@ -1,10 +1,12 @@
 """Frames cut out of the blocks of a large one, and blocks taken out of frames, where pandas' blocks are known.
 
-In Cython, as this is done between two calls of the user's function: Python code of some steps, which that function has
-driven out of the processor's caches, takes twice as long there as in a loop of its own.
+In Cython, as this is done between two calls of the user's function, which drives everything else out of the processor's
+caches: what counts is how much code there is to fetch again. So pandas' constructors are passed over that only hand on
+to others, and what a frame consists of is made for many frames at a time, part by part.
 """
 
-import weakref
+from cpython.object cimport PyObject_GenericGetAttr, PyObject_GenericSetAttr
+from cpython.weakref cimport PyWeakref_NewRef
 
 import numpy as np
 import pandas as pd
@@ -12,20 +14,27 @@ from pandas.core.flags import Flags
 from pandas.core.internals import BlockManager
 from pandas.core.internals.blocks import DatetimeLikeBlock
 
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        object (*tp_new)(PyTypeObject*, object, void*)
+
 cdef type Frame = pd.DataFrame
 cdef type Labels = pd.Index
 cdef type Numbers = pd.RangeIndex
+cdef type Array = np.ndarray
 cdef type FrameFlags = Flags
-cdef object new = object.__new__
-cdef object new_manager = BlockManager
-cdef object new_reference = weakref.ref
+cdef type Manager = BlockManager
+cdef type Anything = object
 cdef slice ALL = slice(None)
 
 
 cdef class FrameCutter:
     # (class, columns, values) of each block of arrays; the same, and what wraps the values, of times; of other kinds.
     cdef list arrays, times, others
-    cdef object labels, blknos, blklocs
+    cdef object labels
+    # One row each.
+    cdef object names, blknos, blklocs
+    cdef dict ranges
 
     def __init__(self, frame):
         self.arrays, self.times, self.others = [], [], []
@@ -40,63 +49,113 @@ cdef class FrameCutter:
                 self.others.append((kind, block._mgr_locs, values))
         self.labels = frame.columns
         self.labels.is_unique, self.labels._engine  # found out once, for the views of it
-        whole = self.manager(0, len(frame))
-        self.blknos, self.blklocs = whole.blknos, whole.blklocs
+        self.names = self.labels._data.reshape(1, -1)
+        self.ranges = {}
+        manager = self.managers([slice(0, len(frame))], [len(frame)])[0]
+        self.blknos, self.blklocs = manager.blknos.reshape(1, -1), manager.blklocs.reshape(1, -1)
 
-    def __call__(self, Py_ssize_t start, Py_ssize_t end):
-        manager = self.manager(start, end)
-        manager._blknos, manager._blklocs = self.blknos.copy(), self.blklocs.copy()
-        return frame_of(manager)
+    def __call__(self, list starts, list ends):
+        cdef Py_ssize_t i, count = len(starts)
+        cdef list rows = [], lengths = [], managers
+        for i in range(count):
+            rows.append(slice(starts[i], ends[i]))
+            lengths.append(ends[i] - starts[i])
+        managers = self.managers(rows, lengths)
+        cdef list blknos = list(self.blknos.repeat(count, 0)), blklocs = list(self.blklocs.repeat(count, 0))
+        for i in range(count):
+            manager = managers[i]
+            manager._blknos, manager._blklocs = blknos[i], blklocs[i]
+        return [frame_of(manager) for manager in managers]
 
-    cdef manager(self, Py_ssize_t start, Py_ssize_t end):
-        cdef slice rows = slice(start, end)
-        cdef tuple in_two = (ALL, rows)
+    cdef list managers(self, list rows, list lengths):
+        cdef list in_two = [(ALL, its_rows) for its_rows in rows]
         cdef list blocks = []
         for kind, columns, values in self.arrays:
-            blocks.append(kind(values[in_two], columns, 2))
+            blocks.append(blocks_of(kind, [values[part] for part in in_two], columns))
         for kind, columns, values, wrapped in self.times:
-            blocks.append(kind(wrapped(values[in_two]), columns, 2))
+            blocks.append(blocks_of(kind, [wrapped(values[part]) for part in in_two], columns))
         for kind, columns, values in self.others:
-            blocks.append(kind(values[rows], columns, 2))
-        # Views of the labels, as some change them in place: frame.columns.name = ...
-        return new_manager(tuple(blocks), [view_of(self.labels), first_numbers(end - start)], False)
+            blocks.append(blocks_of(kind, [values[part] for part in rows], columns))
+        cdef list of_frames = list(zip(*blocks))
+        # Labels of its own, as some change them in place: frame.columns.name = ..., frame.columns.values[0] = ...
+        cdef list labels = [view_of(self.labels, names) for names in self.names.repeat(len(rows), 0)]
+        cdef list indexes = [self.first_numbers(length) for length in lengths]
+        cdef list managers = []
+        cdef Py_ssize_t i
+        for i in range(len(rows)):
+            managers.append(new(Manager, (of_frames[i], [labels[i], indexes[i]], False)))
+        return managers
+
+    cdef first_numbers(self, length):
+        """pandas.RangeIndex(length)"""
+        found = self.ranges.get(length)
+        if found is None:
+            found = self.ranges[length] = range(length)
+        numbers = new_object(Numbers)
+        numbers._range = found
+        numbers._name = None
+        numbers._cache = {}
+        numbers._references = None
+        numbers._id = new_object(Anything)
+        return numbers
 
 
-cdef view_of(labels):
-    """labels._view(), but for an array of its own, as some write to it: frame.columns.values[0] = ..."""
-    view = new(Labels)
-    view._data = labels._data.copy()
+cdef list blocks_of(type kind, list arrays, columns):
+    return [new(kind, (values, columns, 2)) for values in arrays]
+
+
+cdef view_of(labels, names):
+    """labels._view(), but for that array of the same labels."""
+    view = new_object(Labels)
+    view._data = names
     view._name = labels._name
     view._cache = labels._cache
     view._references = labels._references
-    view._id = object()
+    view._id = new_object(Anything)
     return view
-
-
-cdef first_numbers(Py_ssize_t count):
-    """pandas.RangeIndex(count)"""
-    numbers = new(Numbers)
-    numbers._range = range(count)
-    numbers._name = None
-    numbers._cache = {}
-    numbers._references = None
-    numbers._id = object()
-    return numbers
 
 
 cdef frame_of(manager):
     """pandas.DataFrame._from_mgr(manager, manager.axes)"""
-    frame = new(Frame)
-    flags = new(FrameFlags)
+    frame = new_object(Frame)
+    flags = new_object(FrameFlags)
     flags._allows_duplicate_labels = True
-    flags._obj = new_reference(frame)
-    cdef dict fields = frame.__dict__
-    fields["_is_copy"] = None
-    fields["_mgr"] = manager
-    fields["_item_cache"] = {}
-    fields["_attrs"] = {}
-    fields["_flags"] = flags
+    flags._obj = PyWeakref_NewRef(frame, None)
+    # As pandas does it, and not by way of frame.__dict__: reading from a frame that has made a dict of its fields takes
+    # Python longer.
+    PyObject_GenericSetAttr(frame, "_is_copy", None)
+    PyObject_GenericSetAttr(frame, "_mgr", manager)
+    PyObject_GenericSetAttr(frame, "_item_cache", {})
+    PyObject_GenericSetAttr(frame, "_attrs", {})
+    PyObject_GenericSetAttr(frame, "_flags", flags)
     return frame
+
+
+cdef inline new(type kind, tuple arguments):
+    """kind.__new__(kind, *arguments), for classes whose __init__ does nothing then."""
+    return (<PyTypeObject*> kind).tp_new(<PyTypeObject*> kind, arguments, NULL)
+
+
+cdef inline new_object(type kind):
+    """object.__new__(kind)"""
+    return (<PyTypeObject*> Anything).tp_new(<PyTypeObject*> kind, (), NULL)
+
+
+cdef class Each:
+    cdef object lists
+    cdef list left
+
+    def __init__(self, lists):
+        self.lists, self.left = lists, []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            self.left = next(self.lists)
+            self.left.reverse()
+        return iter([self.left.pop()])
 
 
 cdef class FrameRun:
@@ -108,18 +167,19 @@ cdef class FrameRun:
         blocks = frame._mgr.blocks
         self.labels = labels_of(frame._mgr.axes[0])
         self.dtypes = [block.values.dtype for block in blocks]
-        self.places = [block._mgr_locs.indexer for block in blocks]
-        self.positions = [block._mgr_locs.as_array.tolist() for block in blocks]
+        self.places = [block._mgr_locs for block in blocks]
+        self.positions = [place.as_array.tolist() for place in self.places]
         self.arrays = [[block.values] for block in blocks]
 
-    def add(self, frame):
-        cdef Py_ssize_t i, count = len(self.dtypes), num_rows = 0
-        cdef list arrays = []
+    cpdef Py_ssize_t add(self, frame) except -2:
+        cdef Py_ssize_t i, count = len(self.dtypes), size, num_rows = 0
+        cdef list arrays = [], positions
         if not isinstance(frame, Frame):
             return -1
-        manager = frame._mgr
+        manager = PyObject_GenericGetAttr(frame, "_mgr")
         cdef tuple blocks = manager.blocks
-        if len(blocks) != count or labels_of(manager.axes[0]) != self.labels:
+        cdef list axes = manager.axes
+        if len(blocks) != count or labels_of(axes[0]) != self.labels:
             return -1
         for i in range(count):
             block = blocks[i]
@@ -127,10 +187,12 @@ cdef class FrameRun:
             dtype = values.dtype
             if dtype is not self.dtypes[i] and dtype != self.dtypes[i]:
                 return -1
-            if not is_same_place(block._mgr_locs.indexer, self.places[i]):
+            place, positions = block._mgr_locs, self.positions[i]
+            if place is not self.places[i] and place.as_array.tolist() != positions:
                 return -1
             arrays.append(values)
-            num_rows = values.shape[values.ndim - 1]
+            size = values.size if type(values) is Array else len(axes[1]) * len(positions)
+            num_rows = size // len(positions)
         if num_rows:
             for i in range(count):
                 (<list> self.arrays[i]).append(arrays[i])
@@ -142,12 +204,26 @@ cdef class FrameRun:
         return taken
 
 
+cdef class FrameTaker:
+    cdef public Py_ssize_t num_rows
+    cdef public FrameRun _run
+    cdef public list _keys, _lengths
+    cdef Py_ssize_t held
+
+    def __init__(self, Py_ssize_t held):
+        self.held = held
+
+    def add(self, key, frame):
+        cdef Py_ssize_t num_rows = -1 if self._run is None else self._run.add(frame)
+        if num_rows < 0:
+            num_rows = self._add_other(frame)
+        if num_rows:
+            self._keys.append(key)
+            self._lengths.append(num_rows)
+            self.num_rows += num_rows
+            if not len(self._keys) % self.held:
+                self._join()
+
+
 cdef list labels_of(labels):
     return labels._data.tolist() if type(labels) is Labels else labels.tolist()
-
-
-cdef bint is_same_place(a, b) except -1:
-    """Whether two slices or arrays say the same columns."""
-    if isinstance(a, slice) or isinstance(b, slice):
-        return isinstance(a, slice) and isinstance(b, slice) and a == b
-    return np.array_equal(a, b)

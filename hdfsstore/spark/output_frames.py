@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql.types import StructType
 
-from hdfsstore._cext.pandas_frames import FrameRun
+from hdfsstore._cext.pandas_frames import FrameRun, FrameTaker
 from hdfsstore.spark.frames import KNOWN_BLOCKS
 from hdfsstore.spark.pandas_types import PandasConf, ToArrow
 
@@ -26,7 +26,7 @@ from hdfsstore.spark.pandas_types import PandasConf, ToArrow
 _HELD = 100
 
 
-class OutputFrames:
+class OutputFrames(FrameTaker):
     """Gathers frames of the declared columns.
 
     Columns are found by name where a label is a string and spark.sql.legacy.execution.pandas.groupedMap.
@@ -36,8 +36,6 @@ class OutputFrames:
         output_type: as declared.
         schema: Arrow's for it.
 
-    Attributes:
-        num_rows: that were gathered since the last batch.
     """
 
     def __init__(self, output_type: StructType, schema: pa.Schema, conf: PandasConf) -> None:
@@ -45,25 +43,8 @@ class OutputFrames:
         self._by_name = conf.columns_by_name
         self._to_arrow = ToArrow(output_type, schema, conf)
         self._found: dict[tuple[Any, ...], list[int]] = {}
+        super().__init__(_HELD)
         self._start()
-
-    def add(self, key: int, frame: Any) -> None:
-        """Takes in a frame that the function gave for a key, which the caller has a number for.
-
-        Raises:
-            PySparkTypeError: it is none.
-            PySparkRuntimeError: its columns are not those that were declared. (Where only the names differ, Spark 4.3
-                fills columns with nulls without a word.)
-        """
-        num_rows = -1 if self._run is None else self._run.add(frame)
-        if num_rows < 0:
-            num_rows = self._add_other(frame)
-        if num_rows:
-            self._keys.append(key)
-            self._lengths.append(num_rows)
-            self.num_rows += num_rows
-            if not len(self._keys) % _HELD:
-                self._join()
 
     def batch(self, failed: Callable[[int, Exception], Exception]) -> pa.RecordBatch:
         """What was gathered, which is then let go of.
@@ -89,11 +70,11 @@ class OutputFrames:
     def _start(self) -> None:
         # Of each column, arrays of one frame or several; behind them come those that the run holds.
         self._arrays: list[list[Any]] = [[] for _ in self._names]
-        self._run: FrameRun | None = None
+        self._run = None
         self._columns_of_run: list[int] = []
         # By frame.
-        self._keys: list[int] = []
-        self._lengths: list[int] = []
+        self._keys = []
+        self._lengths = []
         self.num_rows = 0
 
     def _add_other(self, frame: Any) -> int:

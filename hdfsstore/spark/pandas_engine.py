@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from types import GeneratorType
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -22,8 +24,7 @@ from hdfsstore.spark.partition_state import PartitionState
 
 Key: TypeAlias = tuple[Any, ...]
 UserFunction: TypeAlias = "Callable[[Key, Iterable[pd.DataFrame], KeyState], Iterable[pd.DataFrame]]"
-# The frames of a key, by its number.
-_FramesOf: TypeAlias = "Callable[[int], Iterable[pd.DataFrame]]"
+_FramesOfKeys: TypeAlias = "Iterable[Iterable[pd.DataFrame]]"
 
 # Rows of as many keys as they have that are converted at a time, and of the output in a batch of it.
 _ROWS = 10_000
@@ -102,36 +103,30 @@ class _Run:
     def expired(self, key_rows: Any, states: pa.StructArray) -> Iterator[pa.RecordBatch]:
         keys = self._to_pandas.tuples(self._partition.decode_keys(key_rows))
         cut = cutter(pd.DataFrame(columns=pd.Index(self._partition.no_rows.column_names, dtype=object)))
-        # A list with a frame without rows, as PySpark gives.
-        yield from self._keys(keys, lambda _: [cut(0, 0)], self._states.read_expired(key_rows, states))
+        # Lists with a frame without rows, as PySpark gives.
+        frames = (cut([0], [0]) for _ in range(len(key_rows)))
+        yield from self._keys(keys, frames, self._states.read_expired(key_rows, states))
 
-    def _frames(self, rows: pa.Table, groups: KeyGroups, first: int, end: int) -> _FramesOf:
+    def _frames(self, rows: pa.Table, groups: KeyGroups, first: int, end: int) -> _FramesOfKeys:
         """The frames of those keys: one each, or several where a key has more rows than a frame may have."""
         starts = groups.starts[first : end + 1]
         if (starts[1:] - starts[:-1]).max() <= self._max_records:
-            frames = Frames(groups.rows(rows, starts[0], starts[-1]), starts - starts[0], self._to_pandas)
+            return Frames(groups.rows(rows, starts[0], starts[-1]), starts - starts[0], self._to_pandas)
 
-            def one(i: int) -> Iterator[pd.DataFrame]:
-                yield frames[i]
+        def parts(start: int, end: int) -> Iterator[pd.DataFrame]:
+            for begin in range(start, end, self._max_records):
+                yield self._to_pandas.frame(groups.rows(rows, begin, min(begin + self._max_records, end)))
 
-            return one
+        return itertools.starmap(parts, itertools.pairwise(starts.tolist()))
 
-        bounds = starts.tolist()
-
-        def parts(i: int) -> Iterator[pd.DataFrame]:
-            for start in range(bounds[i], bounds[i + 1], self._max_records):
-                yield self._to_pandas.frame(groups.rows(rows, start, min(start + self._max_records, bounds[i + 1])))
-
-        return parts
-
-    def _keys(self, keys: Sequence[Key], frames: _FramesOf, states: Sequence[KeyState]) -> Iterator[pa.RecordBatch]:
+    def _keys(self, keys: Iterable[Key], frames: _FramesOfKeys, states: Iterable[KeyState]) -> Iterator[pa.RecordBatch]:
         """Calls the function for each key, one after the other, and writes their states."""
-        func, output, keep = self._func, self._output, self._states.keep
-        for i, key in enumerate(keys):
-            state = states[i]
+        func, output, add, keep = self._func, self._output, self._output.add, self._states.keep
+        for i, (key, its_frames, state) in enumerate(zip(keys, frames, states, strict=True)):
             try:
-                for frame in _checked(func(key, frames(i), state)):
-                    output.add(i, frame)
+                result = func(key, its_frames, state)
+                for frame in result if type(result) is GeneratorType else _checked(result):
+                    add(i, frame)
                     if output.num_rows >= _ROWS:
                         yield output.batch(self._failed)
             except StateStoreError:

@@ -38,8 +38,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def frames_of(rows: pa.Table, starts: Any = STARTS, conf: PandasConf = BERLIN) -> list[pd.DataFrame]:
-    cut = Frames(rows, np.array(starts, np.int32), ToPandas(conf))
-    return [cut[i] for i in range(len(starts) - 1)]
+    return [frame for (frame,) in Frames(rows, np.array(starts, np.int32), ToPandas(conf))]
 
 
 @pytest.mark.usefixtures("way")
@@ -54,10 +53,11 @@ def test_a_group_s_frame_is_that_of_its_rows_alone() -> None:
 @pytest.mark.usefixtures("way")
 def test_groups_may_be_passed_over() -> None:
     rows = pa.table({"k": range(200), "s": [str(i) for i in range(200)]})
-    frames = Frames(rows, np.arange(0, 201, 2, np.int32), ToPandas(BERLIN))
-    for group in (0, 1, 3, 40, 41, 99, 20):
-        assert frames[group]["k"].tolist() == [2 * group, 2 * group + 1]
-        assert frames[group]["s"].tolist() == [str(2 * group), str(2 * group + 1)]
+    for group, frames in enumerate(Frames(rows, np.arange(0, 201, 2, np.int32), ToPandas(BERLIN))):
+        if group in (0, 1, 3, 40, 41, 99):
+            frame = next(iter(frames))
+            assert frame["k"].tolist() == [2 * group, 2 * group + 1]
+            assert frame["s"].tolist() == [str(2 * group), str(2 * group + 1)]
 
 
 def test_a_frame_has_all_that_pandas_gives_its_own() -> None:
@@ -170,7 +170,7 @@ def test_a_window_is_a_dict_of_what_it_is_one_by_one() -> None:
 
 def test_a_key_without_columns_is_an_empty_tuple() -> None:
     nothing: Any = pa.Array.from_buffers(pa.struct([]), 2, [None])
-    assert ToPandas(BERLIN).tuples(nothing) == [(), ()]
+    assert list(ToPandas(BERLIN).tuples(nothing)) == [(), ()]
 
 
 @pytest.mark.skipif(IS_4_1, reason="PySpark has no such setting before 4.2")
