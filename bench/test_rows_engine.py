@@ -76,10 +76,10 @@ class Stages:
         rows = self._reader.rows(table)
         starts = self._groups.starts.tolist()
         self._rows = [rows[start:end] for start, end in pairwise(starts)]
-        self._keys = self._key_reader.tuples(self._call.keys.take(self._groups.first))
+        self._keys = list(self._key_reader.tuples(self._call.keys.take(self._groups.first)))
 
     def read(self) -> None:
-        self._of_keys = self._states.read(self._key_rows)
+        self._of_keys = list(self._states.read(self._key_rows))
 
     def run(self) -> None:
         self._given = [

@@ -11,25 +11,18 @@ timeout with the stored one):
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import sys
 from typing import Any
 
 from pyspark.sql.streaming.state import GroupState
 
+from hdfsstore._cext.group_state import PLAIN, ColumnsState, ValueState
+
 NO_TIMEOUT = -1
 NO_WATERMARK = -1
-# Types of values that `update` takes as they are.
-_PLAIN = frozenset(
-    (
-        *(type(None), bool, int, float, str, bytes, bytearray, list, dict, tuple, decimal.Decimal),
-        *(datetime.date, datetime.datetime, datetime.timedelta),
-    )
-)
 
 
-class KeyState(GroupState):
+class KeyState(ColumnsState, GroupState):
     """The state of one key in one call of the user's function; made by the classes that `key_state_class` gives.
 
     PySpark's `get`, `update`, `remove`, timeouts and checks, but not its transport to the JVM. What is the same for all
@@ -39,54 +32,15 @@ class KeyState(GroupState):
         value: the state's columns; None where the key has no state.
     """
 
-    _value: Any
-    _updated = False
-    _removed = False
-    _timeout_timestamp = NO_TIMEOUT
     _old_timeout_timestamp = NO_TIMEOUT
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
-        self._defined = value is not None
-
-    def update(self, newValue: Any) -> None:
-        """Sets the value of the state, a tuple or Row of its columns, which cannot be None.
-
-        NumPy's and pandas' scalars become Python's, as in PySpark.
-        """
-        if newValue is None:
-            super().update(newValue)  # type: ignore[arg-type] # raises
-        self._value = values = tuple(newValue)
-        for value in values:
-            if type(value) not in _PLAIN:
-                self._value = tuple(map(plain_value, values))
-                break
-        self._defined = True
-        self._updated = True
-        self._removed = False
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        return plain_value(value)
 
 
-class KeyValue(KeyState):
+class KeyValue(ValueState, KeyState):
     """A KeyState whose state is one Python value and no tuple of columns."""
-
-    @property
-    def get(self) -> Any:
-        """The state; ValueError where there is none."""
-        return self._value if self._defined else super().get
-
-    @property
-    def getOption(self) -> Any:
-        """The state, or None."""
-        return self._value if self._defined else None
-
-    def update(self, newValue: Any) -> None:
-        """Sets the state, which cannot be None. It is kept as it is when the function has ended with this key."""
-        if newValue is None:
-            super().update(newValue)  # raises
-        self._value = newValue
-        self._defined = True
-        self._updated = True
-        self._removed = False
 
 
 def key_state_class(
@@ -118,7 +72,7 @@ def key_state_class(
 
 def plain_value(value: Any) -> Any:
     """NumPy's and pandas' scalars as Python's."""
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return value
     numpy = sys.modules.get("numpy")  # without it, no value is one of its own
     if numpy is not None and isinstance(value, numpy.generic):

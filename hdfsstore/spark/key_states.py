@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import types as s
 
+from hdfsstore._cext.group_state import Notes
 from hdfsstore.errors import SchemaMismatchError
-from hdfsstore.spark.group_state import NO_TIMEOUT, KeyState, key_state_class
+from hdfsstore.spark.group_state import KeyState, key_state_class
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.row_columns import MisfitError, RowWriter
 from hdfsstore.spark.row_values import RowReader
@@ -23,11 +25,13 @@ class StateCodec(Protocol):
 
     Attributes:
         state_class: of the states.
+        plain_width: `accept` gives tuples of so many values as they are; None: it does not.
     """
 
     state_class: type[KeyState]
+    plain_width: int | None
 
-    def decode(self, states: pa.StructArray) -> list[Any]:
+    def decode(self, states: pa.StructArray) -> Iterable[Any]:
         """The values of the states; None where there is none."""
 
     def accept(self, value: Any) -> Any:
@@ -45,17 +49,18 @@ class ColumnsCodec:
     def __init__(self, schema: s.StructType, arrow_type: pa.StructType) -> None:
         self._reader = RowReader(schema)
         self._writer = RowWriter(schema, list(arrow_type))
+        self.plain_width = self._writer.plain_width
         self.accept = self._writer.accept
         self.encode = self._writer.arrays
 
-    def decode(self, states: pa.StructArray) -> list[Any]:
+    def decode(self, states: pa.StructArray) -> Iterable[Any]:
         if states.null_count == len(states):
-            return [None] * len(states)
+            return itertools.repeat(None, len(states))
         values = self._reader.tuples(states)
         if not states.null_count:
             return values
         valid = states.is_valid().to_numpy(zero_copy_only=False).tolist()
-        return [value if is_there else None for value, is_there in zip(values, valid, strict=True)]
+        return (value if is_there else None for value, is_there in zip(values, valid, strict=True))
 
 
 class KeyStates:
@@ -72,58 +77,50 @@ class KeyStates:
         self._class_of_data = self._class(has_timed_out=False)
         self._class_of_expired = self._class(has_timed_out=True)
         self._key_rows: BinaryRows = pa.array([], pa.binary())
-        self._removed: list[int] = []
-        self._put: list[int] = []
-        self._values: list[Any] = []
-        self._timeouts: list[float] = []
+        self._notes = Notes(self._accept, codec.plain_width)
+        # Notes what the function has done to the state of a key, once it has ended: keep(index, state), the key's
+        # number among those that were read.
+        self.keep = self._notes.keep
 
-    def read(self, key_rows: BinaryRows, states: pa.StructArray | None = None) -> list[KeyState]:
-        """The states of keys that have rows; looked up, unless PartitionState.get has already given them."""
+    def read(self, key_rows: BinaryRows, states: pa.StructArray | None = None) -> Iterator[KeyState]:
+        """The states of keys that have rows; looked up, unless PartitionState.get has already given them.
+
+        Each is made when it is asked for: objects that get old make Python's garbage collector look for others.
+        """
         self._key_rows = key_rows
         found = self._partition.get(key_rows)[0] if states is None else states
-        return list(map(self._class_of_data, self._codec.decode(found)))
+        return map(self._class_of_data, self._codec.decode(found))
 
-    def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> list[KeyState]:
+    def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
         """The states of keys whose timeout is over, as PartitionState.due gives them."""
         self._key_rows = key_rows
-        return list(map(self._class_of_expired, self._codec.decode(states)))
-
-    def keep(self, index: int, state: KeyState) -> None:
-        """Notes what the function has done to the state of a key, once it has ended.
-
-        Args:
-            index: of the key among those that were read.
-        """
-        timeout = state._timeout_timestamp
-        if state._updated or timeout != NO_TIMEOUT:
-            try:
-                self._values.append(self._codec.accept(state._value) if state._defined else None)
-            except MisfitError as error:
-                raise self._misfit(error, index) from error.__cause__
-            self._put.append(index)
-            self._timeouts.append(timeout)
-        elif state._removed:
-            self._removed.append(index)
+        return map(self._class_of_expired, self._codec.decode(states))
 
     def write(self) -> None:
         """Writes what was noted. SchemaMismatchError: a state does not fit its schema."""
-        if self._removed:
-            self._partition.remove(self._key_rows.take(_numbers(self._removed)))
-        if self._put:
+        notes = self._notes
+        if notes.removed:
+            self._partition.remove(self._key_rows.take(_numbers(notes.removed)))
+        if notes.put:
             try:
-                columns = self._codec.encode(self._values)
+                columns = self._codec.encode(notes.values)
             except MisfitError as error:
-                raise self._misfit(error, self._put[error.row or 0]) from error.__cause__
-            is_there = np.fromiter((value is not None for value in self._values), bool, len(self._values))
+                raise self._misfit(error, notes.put[error.row or 0]) from error.__cause__
+            is_there = np.fromiter((value is not None for value in notes.values), bool, len(notes.values))
             states = _structs(self._partition.state_type, columns, is_there)
-            timeouts = pa.array(np.array(self._timeouts).astype(np.int64))  # milliseconds may have a fraction
-            self._partition.put(self._key_rows.take(_numbers(self._put)), states, timeouts)
-        for notes in (self._removed, self._put, self._values, self._timeouts):
-            notes.clear()
+            timeouts = pa.array(np.array(notes.timeouts).astype(np.int64))  # milliseconds may have a fraction
+            self._partition.put(self._key_rows.take(_numbers(notes.put)), states, timeouts)
+        notes.clear()
 
     def describe(self, index: int) -> str:
         """A key among those that were read, for messages."""
         return describe_key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
+
+    def _accept(self, index: int, value: Any) -> Any:
+        try:
+            return self._codec.accept(value)
+        except MisfitError as error:
+            raise self._misfit(error, index) from error.__cause__
 
     def _class(self, *, has_timed_out: bool) -> type[KeyState]:
         state = self._partition

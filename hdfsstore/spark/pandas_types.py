@@ -6,6 +6,8 @@ the session, dates as objects, structs as dicts, arrays as numpy arrays, integer
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,11 +111,11 @@ class ToPandas:
         frame.columns = pd.Index(rows.column_names, dtype=object)
         return frame
 
-    def tuples(self, keys: pa.StructArray) -> list[tuple[Any, ...]]:
+    def tuples(self, keys: pa.StructArray) -> Iterator[tuple[Any, ...]]:
         """The keys, which are not null: each what the first row of a frame of that key alone holds."""
         if not keys.type.num_fields:
-            return [()] * len(keys)
-        return list(zip(*map(self._values, keys.flatten()), strict=True))
+            return itertools.repeat((), len(keys))
+        return zip(*map(self._values, keys.flatten()), strict=True)
 
     def _values(self, column: pa.Array[Any]) -> list[Any]:
         nothing: Any = None

@@ -43,6 +43,9 @@ class RowWriter:
     Args:
         schema: Spark's.
         fields: Arrow's for it, one for each of its fields.
+
+    Attributes:
+        plain_width: `accept` gives tuples of so many values as they are; None: it copies values.
     """
 
     def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]]) -> None:
@@ -56,6 +59,7 @@ class RowWriter:
             if not isinstance(field.dataType, SCALARS)
         ]
         self._width = len(self._fields)
+        self.plain_width = None if self._at_once else self._width
 
     def accept(self, row: Any) -> tuple[Any, ...]:
         """The row as a tuple that does not change any more; MisfitError."""

@@ -13,9 +13,10 @@ all others                what PySpark's own conversion makes of them
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -53,13 +54,13 @@ class RowReader:
         columns = [_one_array(column) for column in table.columns]
         return list(map(self._make, self._zipped(columns, table.num_rows)))
 
-    def tuples(self, structs: pa.StructArray) -> list[tuple[Any, ...]]:
+    def tuples(self, structs: pa.StructArray) -> Iterator[tuple[Any, ...]]:
         """The values of the structs' fields; a struct that is null is a tuple of None."""
-        return list(self._zipped(structs.flatten(), len(structs)))
+        return self._zipped(structs.flatten(), len(structs))
 
-    def _zipped(self, columns: list[pa.Array[Any]], length: int) -> Any:
+    def _zipped(self, columns: list[pa.Array[Any]], length: int) -> Iterator[tuple[Any, ...]]:
         if not columns:
-            return [()] * length
+            return itertools.repeat((), length)
         return zip(*(read(column) for read, column in zip(self._readers, columns, strict=True)), strict=True)
 
 

@@ -90,8 +90,9 @@ class RowsEngine:
             keys = state.decode_keys(key_rows)
             for begin in range(0, len(key_rows), PART_ROWS):
                 part = slice(begin, begin + PART_ROWS)
+                no_rows = (iter(()) for _ in range(len(key_rows[part])))
                 of_keys = states.read_expired(key_rows[part], found[part])
-                yield from run(key_reader.tuples(keys[part]), of_keys, (iter(()) for _ in of_keys))
+                yield from run(key_reader.tuples(keys[part]), of_keys, no_rows)
 
     def _start(self, state: PartitionState) -> tuple[KeyStates, KeyCalls]:
         codec: StateCodec = ValueCodec() if self._state is None else ColumnsCodec(self._state, state.state_type)

@@ -27,6 +27,7 @@ class ValueCodec:
     """
 
     state_class: type[KeyState] = KeyValue
+    plain_width: int | None = None
 
     def __init__(self) -> None:
         try:

@@ -1,0 +1,102 @@
+"""What user functions of one key do with a GroupState at each call, and what is noted of it.
+
+In Cython, as it is done between steps of that function, which drive everything else out of the processor's caches.
+"""
+
+import datetime
+import decimal
+
+PLAIN = frozenset(
+    (
+        *(type(None), bool, int, float, str, bytes, bytearray, list, dict, tuple, decimal.Decimal),
+        *(datetime.date, datetime.datetime, datetime.timedelta),
+    )
+)
+cdef frozenset plain_types = PLAIN
+cdef object no_timeout = -1
+
+
+cdef class ColumnsState:
+    cdef public object _value
+    cdef public bint _defined, _updated, _removed
+    cdef public object _timeout_timestamp
+
+    def __init__(self, value):
+        self._value = value
+        self._defined = value is not None
+        self._timeout_timestamp = no_timeout
+
+    @property
+    def exists(self):
+        return self._defined
+
+    @property
+    def get(self):
+        return tuple(self._value) if self._defined else super(ColumnsState, self).get
+
+    @property
+    def getOption(self):
+        return tuple(self._value) if self._defined else None
+
+    def update(self, newValue):
+        if newValue is None:
+            super(ColumnsState, self).update(newValue)  # raises
+        cdef tuple values = tuple(newValue)
+        for value in values:
+            if type(value) not in plain_types:
+                self.set(tuple(map(self._plain, values)))
+                return
+        self.set(values)
+
+    def remove(self):
+        self._defined = False
+        self._updated = False
+        self._removed = True
+
+    cdef void set(self, value):
+        self._value = value
+        self._defined = True
+        self._updated = True
+        self._removed = False
+
+
+cdef class ValueState(ColumnsState):
+    @property
+    def get(self):
+        return self._value if self._defined else super(ColumnsState, self).get
+
+    @property
+    def getOption(self):
+        return self._value if self._defined else None
+
+    def update(self, newValue):
+        if newValue is None:
+            super(ColumnsState, self).update(newValue)  # raises
+        self.set(newValue)
+
+
+cdef class Notes:
+    cdef readonly list removed, put, values, timeouts
+    cdef object accept
+    cdef Py_ssize_t width
+
+    def __init__(self, accept, width):
+        self.removed, self.put, self.values, self.timeouts = [], [], [], []
+        self.accept = accept
+        self.width = -1 if width is None else width
+
+    def keep(self, index, ColumnsState state):
+        timeout = state._timeout_timestamp
+        if state._updated or timeout is not no_timeout and timeout != no_timeout:
+            value = state._value if state._defined else None
+            if state._defined and not (type(value) is tuple and len(<tuple> value) == self.width):
+                value = self.accept(index, value)
+            self.values.append(value)
+            self.put.append(index)
+            self.timeouts.append(timeout)
+        elif state._removed:
+            self.removed.append(index)
+
+    def clear(self):
+        for notes in (self.removed, self.put, self.values, self.timeouts):
+            notes.clear()
