@@ -66,33 +66,23 @@ def dict_state(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
 
 def _start_plan(rows: DataFrame, checkpoint: Path, task: Task) -> StreamingQuery:
     def run(batch: DataFrame, batch_id: int) -> None:
-        marker = F.col("marker")
-        markers = batch.sparkSession.range(0, PARTITIONS, 1, 1).select(
-            F.col("id").cast("int").alias("marker"),
-            *(F.lit(None).cast(field.dataType).alias(field.name) for field in batch.schema),
-        )
-        marked = batch.select(F.lit(None).cast("int").alias("marker"), *batch.columns).union(markers)
-        partition = F.coalesce(marker, F.pmod(F.hash("user"), F.lit(PARTITIONS)))
-        to_noop(marked.repartitionById(PARTITIONS, partition).mapInArrow(task, OUTPUT), batch_id)
+        batch.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", (1 << 31) - 1)  # as ours has it
+        partition = F.pmod(F.hash("user"), F.lit(PARTITIONS))
+        to_noop(batch.repartitionById(PARTITIONS, partition).mapInArrow(task, OUTPUT), batch_id)
 
     writer = rows.select("user", "amount").writeStream.option("checkpointLocation", str(checkpoint))
     return writer.foreachBatch(run).start()
 
 
-def _rows_of_partition(batches: Iterator[pa.RecordBatch]) -> pa.Table:
-    table = pa.Table.from_batches(list(batches))
-    return table.filter(table["marker"].is_null()).drop_columns("marker")
-
-
 def _sums_of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from sums(_rows_of_partition(batches)).to_batches()
+    yield from sums(pa.Table.from_batches(batches)).to_batches()
 
 
 _STATES: dict[str, tuple[int, int]] = {}
 
 
 def _row_sums_of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    table = _rows_of_partition(batches)
+    table = pa.Table.from_batches(batches)
     make = Row("user", "amount")
     by_user: dict[str, list[Row]] = {}
     for user, amount in zip(table["user"].to_pylist(), table["amount"].to_pylist(), strict=True):
