@@ -70,6 +70,7 @@ class BatchRunner:
         self._ticks = ticks
         self._arrow_limit = arrow_limit
         self._shape = BatchShape()
+        self._next_timeout_ms: int | None = None  # of the state after this run's last batch
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Runs one batch; returns at once where it was committed before."""
@@ -89,18 +90,21 @@ class BatchRunner:
             start.processing_time_ms,
             start.late_watermark_ms,
             is_sorted=self._shape.is_large,
-            has_markers=not self._shape.is_dense or _is_empty(rows),
+            has_markers=True,
         )
+        # A partition that has keys to expire gives output without rows, too: then the sink's job must run it.
+        if self._shape.is_dense and not self._may_expire(batch) and not _is_empty(rows):
+            batch = replace(batch, has_markers=False)
         self._reports.clear()
         logged = time.perf_counter()
         batch = self._run(rows, batch)
         ran = time.perf_counter()
         reports = self._reports.chosen(batch_id)
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
-        next_timeout_ms = min(timeouts, default=None)
-        self._log.finish(batch_id, reports, next_timeout_ms)
+        self._next_timeout_ms = min(timeouts, default=None)
+        self._log.finish(batch_id, reports, self._next_timeout_ms)
         if self._ticks is not None:
-            self._ticks.note(batch_id, start.watermark_ms, next_timeout_ms)
+            self._ticks.note(batch_id, start.watermark_ms, self._next_timeout_ms)
         if any(report.metrics["numInputRows"] for report in reports.values()):
             self._shape = BatchShape.of(reports.values(), self._query.max_bytes_per_call)
         durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}
@@ -109,6 +113,10 @@ class BatchRunner:
             [reports[partition_id] for partition_id in sorted(reports)],
             {name: 1e3 * seconds for name, seconds in durations.items()},
         )
+
+    def _may_expire(self, batch: BatchSpec) -> bool:
+        """Whether a timeout of the state may be over. To be asked after a batch of this run."""
+        return self._next_timeout_ms is not None and self._next_timeout_ms < batch.expiry_ms(self._query.timeout_conf)
 
     def _run(self, rows: DataFrame, batch: BatchSpec) -> BatchSpec:
         """Gives the output to the sink, and runs what it has not read. Returns the batch as it was run."""

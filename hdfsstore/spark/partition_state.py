@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.spec import (
-    EVENT_TIME_TIMEOUT,
     GROUP_STATE,
     NO_TIMEOUT,
     NO_TIMESTAMP,
@@ -65,11 +64,6 @@ class PartitionState:
         self.partition_id = partition_id
         self.no_rows = no_rows
 
-    @property
-    def expiry_ms(self) -> int:
-        """A key is due once its timeout is before this: the batch's watermark or time."""
-        return self.watermark_ms if self.timeout_conf == EVENT_TIME_TIMEOUT else self.processing_time_ms
-
     def encode_keys(self, keys: pa.StructArray) -> BinaryRows:
         """The bytes of the keys, an UnsafeRow each."""
         return self._keys.encode_structs(keys)
@@ -111,7 +105,7 @@ class PartitionState:
         """
         if self.timeout_conf == NO_TIMEOUT:
             return
-        for key_rows, value_rows in self._store.due(self.expiry_ms, max_rows):
+        for key_rows, value_rows in self._store.due(self._batch.expiry_ms(self.timeout_conf), max_rows):
             yield key_rows, self._split(value_rows)[0]
 
     @property

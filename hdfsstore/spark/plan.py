@@ -1,8 +1,8 @@
 """The plan of a batch: rows, and a marker row a partition, to their partitions, through the tasks.
 
 `repartitionById(n, pmod(hash(keys), n))` puts a key where Spark's own operators would. A partition without rows is run
-too, as its marker comes there. Where every partition has rows markers are left out: uniting them with the rows costs
-two copies of each row, on as many cores as the batch has files.
+too, as its marker comes there. Markers are left out where each partition is expected to have rows: uniting them with
+the rows costs two copies of each row, on as many cores as the batch has files.
 """
 
 from __future__ import annotations

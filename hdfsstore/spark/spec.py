@@ -117,6 +117,10 @@ class BatchSpec:
     is_sorted: bool
     has_markers: bool
 
+    def expiry_ms(self, timeout_conf: TimeoutConf) -> int:
+        """A key is due once its timeout is before this: the batch's watermark or time."""
+        return self.watermark_ms if timeout_conf == EVENT_TIME_TIMEOUT else self.processing_time_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

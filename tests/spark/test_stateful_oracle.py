@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import hdfsstore.spark
+from hdfsstore.spark import batch_shape
 from tests.spark import stateful_jobs as jobs
 from tests.spark.stateful_runs import Batch, Job, run
 from tests.spark.stateful_script import SCRIPT_STATE, play_arrow, play_rows
@@ -40,6 +41,12 @@ def truth(
                 begin(item.callspec.params["job"])
         yield lambda job: begin(job).result()
         background.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(autouse=True)
+def few_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches have no markers after one that had a row in each partition, as after one of many rows."""
+    monkeypatch.setattr(batch_shape, "_DENSE_ROWS", 1)
 
 
 def comparable(job: Job, batches: list[Batch]) -> list[tuple[list[str], list[str], int]]:
