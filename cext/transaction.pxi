@@ -10,6 +10,8 @@ cdef class Transaction:
     cdef VersionedMap map_
     cdef Reader reader
     cdef Layer sealed
+    cdef object got                     # the keys of the last get_many, and of each of them the hash, whose
+    cdef Area got_hashes                # lowest bit says whether it had a value: who puts them need not look again
     cdef list cursors                   # of the image and of each layer below, None = no index was gone through
     cdef bint busy
     cdef int64_t layer
@@ -34,13 +36,14 @@ cdef class Transaction:
         scratch_free(&self.scratch)
         area_free(&self.records)
         area_free(&self.visible)
+        area_free(&self.got_hashes)
 
     @property
     def nbytes(self):
         """Bytes of the updates and the table over them."""
         return (
             self.records.capacity + table_bytes(&self.own) + self.visible.capacity + prefixes_bytes(&self.prefixes)
-            + (0 if self.sealed is None else self.sealed.nbytes)
+            + self.got_hashes.capacity + (0 if self.sealed is None else self.sealed.nbytes)
         )
 
     cdef enter(self, bint update):
@@ -113,24 +116,28 @@ cdef class Transaction:
         validity = pa.allocate_buffer((k.length + 7) // 8)
         bits = <uint8_t*> <uintptr_t> validity.address
         self.enter(False)
+        self.got = None
         try:
             with nogil:
                 absent = self.collect(&k, &column, bits, &fault)
             self.leave(&fault)
+            self.got = keys
             return column_array(&column, validity if absent else None, absent)
         finally:
             self.busy = False
             column_free(&column)
 
     cdef int64_t collect(self, const BinaryValues* k, Column* out, uint8_t* validity, Fault* fault) noexcept nogil:
-        """Appends the keys' values, and returns how many keys have none."""
+        """Appends the keys' values, notes their hashes, and returns how many keys have none."""
         cdef Lookup[GROUP] keys
+        cdef uint64_t* hashes
         cdef int64_t start = 0, absent = 0
         cdef int i, n
         memset(validity, 0, (k.length + 7) // 8)
-        if not area_need(&out.ends, 4 * (k.length + 1)):
+        if not area_need(&out.ends, 4 * (k.length + 1)) or not area_need(&self.got_hashes, 8 * k.length):
             fault.kind = OUT_OF_MEMORY
             return 0
+        hashes = <uint64_t*> self.got_hashes.data
         while start < k.length:
             n = set_keys(k, start, keys)
             if not find_all(&self.reader, keys, n, fault):
@@ -142,9 +149,11 @@ cdef class Transaction:
                 if not column_add(out, keys[i].value, keys[i].value_size):
                     fault.kind = OUT_OF_MEMORY
                     return 0
+                hashes[start + i] = keys[i].hash | 1
                 if keys[i].value_size >= 0:
                     set_bit(validity, start + i)
                 else:
+                    hashes[start + i] ^= 1
                     absent += 1
             start += n
         return absent
@@ -160,12 +169,13 @@ cdef class Transaction:
             ImageDamagedError, MemoryError: some of the keys may have been set; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys"), v = checked_values(values, "values")
+        cdef bint known = keys is self.got
         cdef Fault fault = Fault(NONE, 0)
         if k.length != v.length:
             raise ValueError(f"{k.length} keys and {v.length} values")
         self.enter(True)
         with nogil:
-            self.update(&k, &v, &fault)
+            self.update(&k, &v, known, &fault)
         self.leave(&fault)
 
     def remove_many(self, keys not None):
@@ -178,14 +188,15 @@ cdef class Transaction:
         cdef BinaryValues k = checked_values(keys, "keys")
         cdef Fault fault = Fault(NONE, 0)
         cdef int64_t before = self.num_removes
+        cdef bint known = keys is self.got
         self.enter(True)
         with nogil:
-            self.update(&k, NULL, &fault)
+            self.update(&k, NULL, known, &fault)
         self.leave(&fault)
         return self.num_removes - before
 
-    cdef void update(self, const BinaryValues* k, const BinaryValues* v, Fault* fault) noexcept nogil:
-        """Puts the values, or removes the keys where there are none."""
+    cdef void update(self, const BinaryValues* k, const BinaryValues* v, bint known, Fault* fault) noexcept nogil:
+        """Puts the values, or removes the keys where there are none; `known`: the keys are those of the last get_many."""
         cdef Lookup[GROUP] keys
         cdef BinaryValues values = k[0] if v == NULL else v[0]
         cdef int64_t start = 0
@@ -195,7 +206,9 @@ cdef class Transaction:
             return
         while start < k.length:
             n = set_keys(k, start, keys)
-            if not find_all(&self.reader, keys, n, fault):
+            if known:
+                self.find_got(keys, start, n)
+            elif not find_all(&self.reader, keys, n, fault):
                 return
             for i in range(n):
                 if v != NULL:
@@ -207,6 +220,17 @@ cdef class Transaction:
                 if fault.kind != NONE:
                     return
             start += n
+
+    cdef void find_got(self, Lookup* keys, int64_t start, int n) noexcept nogil:
+        """find_all, as far as `write` needs it: below this transaction all is as it was, so only its own table is read."""
+        cdef const uint64_t* hashes = <const uint64_t*> self.got_hashes.data
+        cdef int i
+        for i in range(n):
+            keys[i].hash = hashes[start + i]
+            keys[i].where = NOWHERE
+            keys[i].value_size = <int32_t> (keys[i].hash & 1) - 1
+            table_start(&self.own, &keys[i])
+        find_in_own(&self.reader, keys, n)
 
     cdef bint reserve(self, int64_t size, int64_t count, Fault* fault) noexcept nogil:
         """Makes room for that many records with that many bytes of keys and values."""
@@ -306,6 +330,8 @@ cdef class Transaction:
             layer.is_whole = self.own_puts == self.num_keys
             layer.is_distinct = self.num_removes == 0 and self.num_puts == self.own.keys
             self.sealed = layer
+            self.got = None
+            area_free(&self.got_hashes)
         finally:
             self.busy = False
         return layer

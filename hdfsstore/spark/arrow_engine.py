@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from hdfsstore.errors import StateStoreError, UserFunctionError
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.spec import EVENT_TIME_TIMEOUT, NO_TIMEOUT, NO_TIMESTAMP, Columns
+from hdfsstore.state.rows import BinaryRows
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.StructArray | pa.Array[Any] | pa.ChunkedArray[Any]"
 UserFunction: TypeAlias = "Callable[[pa.Table, ArrowState], pa.Table | pa.RecordBatch | None]"
@@ -21,6 +22,13 @@ UserFunction: TypeAlias = "Callable[[pa.Table, ArrowState], pa.Table | pa.Record
 _OUTPUT_ROWS = 1 << 16
 # Expired keys in a call.
 _EXPIRED_ROWS = 1 << 20
+
+
+class _Got(NamedTuple):
+    """What `get` was asked for, and the rows of these keys."""
+
+    keys: Rows
+    rows: BinaryRows
 
 
 class ArrowState:
@@ -41,14 +49,17 @@ class ArrowState:
         self._expired = _table_of(cast(pa.StructArray, pa.array([], state.key_type)) if expired is None else expired)
         self.watermark_ms = state.watermark_ms
         self.processing_time_ms = state.processing_time_ms
+        self._got: _Got | None = None
 
     def get(self, keys: Rows) -> pa.Table:
         """The states of the keys, aligned; every column is null where a key has none."""
         structs = self._keys(keys)
-        states, _ = self._state.get(self._state.encode_keys(structs))
+        rows = self._state.encode_keys(structs)
+        states, _ = self._state.get(rows)
         if states.null_count:  # only a key without a state can be another partition's
             all_new = states.null_count == len(states)
             self._state.check_keys(structs if all_new else structs.filter(states.is_null()))
+        self._got = _Got(keys, rows)
         return _table_of(states)
 
     def put(self, keys: Rows, values: Rows, timeout_ms: Any = None) -> None:
@@ -61,19 +72,16 @@ class ArrowState:
                 EventTimeTimeout a timestamp that is not before the watermark: milliseconds, a timedelta or datetime, or
                 an array of int64, duration or timestamp, in which a null is no timeout.
         """
-        structs = self._keys(keys)
-        self._state.check_keys(structs)
+        rows = self._encoded(keys)
         states = _structs(values, self._state.state_type, "state")
-        if len(states) != len(structs):
-            raise ValueError(f"there are {len(structs)} keys and {len(states)} states")
-        timeouts = None if timeout_ms is None else self._timeouts(timeout_ms, len(structs))
-        self._state.put(self._state.encode_keys(structs), states, timeouts)
+        if len(states) != len(rows):
+            raise ValueError(f"there are {len(rows)} keys and {len(states)} states")
+        timeouts = None if timeout_ms is None else self._timeouts(timeout_ms, len(rows))
+        self._state.put(rows, states, timeouts)
 
     def remove(self, keys: Rows) -> None:
         """Removes the states of the keys, and their timeouts."""
-        structs = self._keys(keys)
-        self._state.check_keys(structs)
-        self._state.remove(self._state.encode_keys(structs))
+        self._state.remove(self._encoded(keys))
 
     def expired(self) -> pa.Table:
         """The keys whose timeout is over, in the call that is made for them; empty in others.
@@ -81,6 +89,14 @@ class ArrowState:
         As with Spark's own functions such a key comes again in the next batch unless its state is put or removed.
         """
         return self._expired
+
+    def _encoded(self, keys: Rows) -> BinaryRows:
+        """The rows of keys of this partition. Those of the last `get` are checked, and the store knows them again."""
+        if self._got is not None and self._got.keys is keys:
+            return self._got.rows
+        structs = self._keys(keys)
+        self._state.check_keys(structs)
+        return self._state.encode_keys(structs)
 
     def _keys(self, keys: Rows) -> pa.StructArray:
         key_type = self._state.key_type

@@ -80,6 +80,26 @@ def test_output_is_taken_by_name_and_cast(tmp_path: Path, output: Any) -> None:
     assert given == [("ann", 1)]
 
 
+def test_keys_that_were_just_got_are_updated_as_others_are(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, KEYS, STATE)
+    keys = pa.table({"user": ["ann", "bob", "cyd", "bob"]})
+    with partition.batch() as state:
+        ArrowState(state).put(keys, pa.table({"n": [1, 2, 3, 4]}))
+    with partition.batch() as state:
+        arrow_state = ArrowState(state)
+        for values in ([5, 6, 7, 8], [9, 10, 11, 12]):
+            arrow_state.get(keys)
+            arrow_state.remove(pa.array(["ann"]))
+            with pytest.raises(ValueError, match="4 keys and 3 states"):
+                arrow_state.put(keys, pa.table({"n": values[:3]}))
+            arrow_state.put(keys, pa.table({"n": values}))
+            assert arrow_state.get(keys)["n"].to_pylist() == [values[0], values[3], values[2], values[3]]
+            arrow_state.remove(keys)
+            assert arrow_state.get(pa.table({"user": ["bob"]}))["n"].to_pylist() == [None]
+        arrow_state.put(keys.slice(1, 1), pa.table({"n": [13]}))
+    assert partition.rows() == {"bob": {"groupState": {"n": 13}}}
+
+
 def test_keys_of_another_partition_are_refused_by_every_method(tmp_path: Path) -> None:
     users = pa.array([f"user-{i}" for i in range(100)])
     ids = partition_ids(pa.StructArray.from_arrays([users], names=["user"]), ours(KEYS), 4)

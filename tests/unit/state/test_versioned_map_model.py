@@ -145,6 +145,34 @@ class Histories(RuleBasedStateMachine):
         found.validate(full=True)
         assert found.to_pylist() == [open_.state.get(key) for key in keys]
 
+    @rule(
+        index=INDEX,
+        keys=st.lists(KEYS),
+        value=VALUES,
+        between=st.lists(st.tuples(KEYS, VALUES | st.none()), max_size=3),
+    )
+    def update_what_was_got(self, index: int, keys: list[bytes], value: bytes, between: list[Update]) -> None:
+        open_ = self.pick(index)
+        for remove in (False, True):
+            array = binary(keys)
+            found = open_.transaction.get_many(array)
+            assert found.to_pylist() == [open_.state.get(key) for key in keys]
+            for key, other in between:
+                if other is None:
+                    self.remove(index, key)
+                else:
+                    self.put(index, key, other)
+            if remove:
+                there = [key for key in dict.fromkeys(keys) if key in open_.state]
+                assert open_.transaction.remove_many(array) == len(there)
+                open_.updates += [(key, None) for key in there]
+                open_.state = {key: known for key, known in open_.state.items() if key not in there}
+            else:
+                open_.transaction.put_many(array, binary([value] * len(keys)))
+                open_.updates += [(key, value) for key in keys]
+                open_.state |= dict.fromkeys(keys, value)
+            assert open_.transaction.num_keys == len(open_.state)
+
     @rule(index=INDEX, key=KEYS)
     def get(self, index: int, key: bytes) -> None:
         open_ = self.pick(index)
