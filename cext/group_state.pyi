@@ -44,22 +44,27 @@ class ValueState(ColumnsState):
 class Notes:
     """What functions have done to the states of some keys.
 
+    Values are kept by column: a tuple for each key would grow old, and make Python's garbage collector look for others.
+
     Args:
-        accept: gives what is kept for a value that the function has set, by the key's number and the value.
-        width: of tuples that are kept as they are; None: there are none.
+        width: how many columns a state has.
+        accept: gives the columns of a value that the function has set, by the key's number and the value.
+        is_plain: a tuple of so many values is its columns as it is.
 
     Attributes:
         removed: keys whose state is removed, by their number.
         put: keys whose state or timeout is set.
-        values, timeouts: of those; None where there is no value, -1 where there is no timeout.
+        is_there, columns, timeouts: of those; whether there is a value, None in its columns where there is none, and
+            -1 where there is no timeout.
     """
 
     removed: list[int]
     put: list[int]
-    values: list[Any]
+    is_there: list[bool]
+    columns: list[list[Any]]
     timeouts: list[float]
 
-    def __init__(self, accept: Callable[[int, Any], Any], width: int | None) -> None: ...
+    def __init__(self, width: int, accept: Callable[[int, Any], tuple[Any, ...]], is_plain: bool) -> None: ...
     def keep(self, index: int, state: ColumnsState) -> None:
         """Notes what the function has done to the state of a key, once it has ended."""
 

@@ -76,27 +76,41 @@ cdef class ValueState(ColumnsState):
 
 
 cdef class Notes:
-    cdef readonly list removed, put, values, timeouts
+    cdef readonly list removed, put, is_there, columns, timeouts
     cdef object accept
-    cdef Py_ssize_t width
+    cdef bint is_plain
 
-    def __init__(self, accept, width):
-        self.removed, self.put, self.values, self.timeouts = [], [], [], []
+    def __init__(self, Py_ssize_t width, accept, bint is_plain):
+        self.removed, self.put, self.is_there, self.timeouts = [], [], [], []
+        self.columns = [[] for _ in range(width)]
         self.accept = accept
-        self.width = -1 if width is None else width
+        self.is_plain = is_plain
 
     def keep(self, index, ColumnsState state):
         timeout = state._timeout_timestamp
         if state._updated or timeout is not no_timeout and timeout != no_timeout:
-            value = state._value if state._defined else None
-            if state._defined and not (type(value) is tuple and len(<tuple> value) == self.width):
-                value = self.accept(index, value)
-            self.values.append(value)
+            self.put_columns(index, state)
             self.put.append(index)
+            self.is_there.append(state._defined)
             self.timeouts.append(timeout)
         elif state._removed:
             self.removed.append(index)
 
+    cdef put_columns(self, index, ColumnsState state):
+        cdef Py_ssize_t i, width = len(self.columns)
+        cdef tuple values
+        if not state._defined:
+            for column in self.columns:
+                column.append(None)
+            return
+        value = state._value
+        if self.is_plain and type(value) is tuple and len(<tuple> value) == width:
+            values = value
+        else:
+            values = self.accept(index, value)
+        for i in range(width):
+            (<list> self.columns[i]).append(values[i])
+
     def clear(self):
-        for notes in (self.removed, self.put, self.values, self.timeouts):
+        for notes in (self.removed, self.put, self.is_there, self.timeouts, *self.columns):
             notes.clear()

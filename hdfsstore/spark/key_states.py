@@ -25,20 +25,22 @@ class StateCodec(Protocol):
 
     Attributes:
         state_class: of the states.
-        plain_width: `accept` gives tuples of so many values as they are; None: it does not.
+        width: how many columns a state has.
+        is_plain: whether `accept` gives a tuple of so many values as it is.
     """
 
     state_class: type[KeyState]
-    plain_width: int | None
+    width: int
+    is_plain: bool
 
     def decode(self, states: pa.StructArray) -> Iterable[Any]:
         """The values of the states; None where there is none."""
 
-    def accept(self, value: Any) -> Any:
-        """What `encode` takes for a value that the function has set. It does not change any more. MisfitError."""
+    def accept(self, value: Any) -> tuple[Any, ...]:
+        """The columns of a value that the function has set. They do not change any more. MisfitError."""
 
-    def encode(self, accepted: Sequence[Any]) -> list[pa.Array[Any]]:
-        """The state's columns; None where there is none. MisfitError."""
+    def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:
+        """The columns of accepted values, None where there is no state. MisfitError."""
 
 
 class ColumnsCodec:
@@ -49,9 +51,9 @@ class ColumnsCodec:
     def __init__(self, schema: s.StructType, arrow_type: pa.StructType) -> None:
         self._reader = RowReader(schema)
         self._writer = RowWriter(schema, list(arrow_type))
-        self.plain_width = self._writer.plain_width
+        self.width, self.is_plain = len(schema), self._writer.is_plain
         self.accept = self._writer.accept
-        self.encode = self._writer.arrays
+        self.encode = self._writer.columns
 
     def decode(self, states: pa.StructArray) -> Iterable[Any]:
         if states.null_count == len(states):
@@ -77,7 +79,7 @@ class KeyStates:
         self._class_of_data = self._class(has_timed_out=False)
         self._class_of_expired = self._class(has_timed_out=True)
         self._key_rows: BinaryRows = pa.array([], pa.binary())
-        self._notes = Notes(self._accept, codec.plain_width)
+        self._notes = Notes(codec.width, self._accept, codec.is_plain)
         # Notes what the function has done to the state of a key, once it has ended: keep(index, state), the key's
         # number among those that were read.
         self.keep = self._notes.keep
@@ -103,11 +105,10 @@ class KeyStates:
             self._partition.remove(self._key_rows.take(_numbers(notes.removed)))
         if notes.put:
             try:
-                columns = self._codec.encode(notes.values)
+                columns = self._codec.encode(notes.columns, notes.is_there)
             except MisfitError as error:
                 raise self._misfit(error, notes.put[error.row or 0]) from error.__cause__
-            is_there = np.fromiter((value is not None for value in notes.values), bool, len(notes.values))
-            states = _structs(self._partition.state_type, columns, is_there)
+            states = _structs(self._partition.state_type, columns, np.array(notes.is_there))
             timeouts = pa.array(np.array(notes.timeouts).astype(np.int64))  # milliseconds may have a fraction
             self._partition.put(self._key_rows.take(_numbers(notes.put)), states, timeouts)
         notes.clear()
@@ -116,7 +117,7 @@ class KeyStates:
         """A key among those that were read, for messages."""
         return describe_key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
 
-    def _accept(self, index: int, value: Any) -> Any:
+    def _accept(self, index: int, value: Any) -> tuple[Any, ...]:
         try:
             return self._codec.accept(value)
         except MisfitError as error:

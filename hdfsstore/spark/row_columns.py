@@ -45,7 +45,7 @@ class RowWriter:
         fields: Arrow's for it, one for each of its fields.
 
     Attributes:
-        plain_width: `accept` gives tuples of so many values as they are; None: it copies values.
+        is_plain: whether `accept` gives a tuple of the schema's width as it is, and copies no values.
     """
 
     def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]]) -> None:
@@ -59,7 +59,7 @@ class RowWriter:
             if not isinstance(field.dataType, SCALARS)
         ]
         self._width = len(self._fields)
-        self.plain_width = None if self._at_once else self._width
+        self.is_plain = not self._at_once
 
     def accept(self, row: Any) -> tuple[Any, ...]:
         """The row as a tuple that does not change any more; MisfitError."""
@@ -70,13 +70,15 @@ class RowWriter:
             raise MisfitError(f"it has {len(row)} values, and the schema has {self._width} columns ({names}): {row!r}")
         return self._with_copies(row) if self._at_once else row
 
-    def arrays(self, rows: Sequence[tuple[Any, ...] | None]) -> list[pa.Array[Any]]:
-        """The columns of accepted rows; None is a row of nulls. MisfitError."""
-        nothing = (None,) * self._width
-        columns = zip(*(nothing if row is None else row for row in rows), strict=True) if rows else [()] * self._width
-        return [self._array(i, column, rows) for i, column in enumerate(columns)]
+    def arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array[Any]]:
+        """The columns of accepted rows; MisfitError."""
+        return self.columns(list(zip(*rows, strict=True)) if rows else [()] * self._width)
 
-    def _array(self, i: int, values: Sequence[Any], rows: Sequence[Any]) -> pa.Array[Any]:
+    def columns(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool] | None = None) -> list[pa.Array[Any]]:
+        """The same by column, with None, whatever the column, where `is_there` says that there is no row."""
+        return [self._array(i, column, is_there) for i, column in enumerate(columns)]
+
+    def _array(self, i: int, values: Sequence[Any], is_there: Sequence[bool] | None) -> pa.Array[Any]:
         arrow_type = self._fields[i].type
         try:
             array = self._columns[i](values, arrow_type)
@@ -84,7 +86,7 @@ class RowWriter:
             array = self._one_by_one(i, values)
         if array.null_count and not self._schema.fields[i].nullable:
             for row, value in enumerate(array):
-                if not value.is_valid and rows[row] is not None:
+                if not value.is_valid and (is_there is None or is_there[row]):
                     raise MisfitError(
                         f"the column {self._schema.names[i]!r} is not nullable, and its value is None", row
                     )

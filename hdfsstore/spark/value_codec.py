@@ -27,7 +27,8 @@ class ValueCodec:
     """
 
     state_class: type[KeyState] = KeyValue
-    plain_width: int | None = None
+    width = 1
+    is_plain = False
 
     def __init__(self) -> None:
         try:
@@ -48,14 +49,14 @@ class ValueCodec:
             for packed in states.flatten()[0].to_pylist()
         ]
 
-    def accept(self, value: Any) -> bytes:
+    def accept(self, value: Any) -> tuple[bytes]:
         try:
-            return self._pack(value)
+            return (self._pack(value),)
         except (TypeError, ValueError, OverflowError) as error:
             raise MisfitError(f"msgpack cannot keep {value!r}: {error}") from error
 
-    def encode(self, accepted: Sequence[bytes | None]) -> list[pa.Array[Any]]:
-        return [pa.array(accepted, pa.binary())]
+    def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:  # noqa: ARG002
+        return [pa.array(columns[0], pa.binary())]
 
 
 def _plain(value: Any) -> Any:
