@@ -102,7 +102,7 @@ class KeyStates:
         """Writes what was noted. SchemaMismatchError: a state does not fit its schema."""
         notes = self._notes
         if notes.removed:
-            self._partition.remove(self._key_rows.take(_numbers(notes.removed)))
+            self._partition.remove(self._taken(notes.removed))
         if notes.put:
             try:
                 columns = self._codec.encode(notes.columns, notes.is_there)
@@ -110,12 +110,16 @@ class KeyStates:
                 raise self._misfit(error, notes.put[error.row or 0]) from error.__cause__
             states = _structs(self._partition.state_type, columns, np.array(notes.is_there))
             timeouts = pa.array(np.array(notes.timeouts).astype(np.int64))  # milliseconds may have a fraction
-            self._partition.put(self._key_rows.take(_numbers(notes.put)), states, timeouts)
+            self._partition.put(self._taken(notes.put), states, timeouts)
         notes.clear()
 
     def describe(self, index: int) -> str:
         """A key among those that were read, for messages."""
         return describe_key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
+
+    def _taken(self, indices: list[int]) -> BinaryRows:
+        """Some of the keys that were read, by ascending numbers; if all, the very array, which a store knows again."""
+        return self._key_rows if len(indices) == len(self._key_rows) else self._key_rows.take(_numbers(indices))
 
     def _accept(self, index: int, value: Any) -> tuple[Any, ...]:
         try:
