@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
-# What a batch may take by the rows seen so far, for the limit to be lifted: a quarter of Spark's own limit.
-_SMALL_BATCH = 16 << 20
+# What a batch may take by the rows seen so far, for the limit to be lifted: a sixteenth of Spark's own limit, as the
+# next rows may be wider.
+_SMALL_BATCH = 4 << 20
 
 
 class ArrowLimit:
@@ -35,7 +36,7 @@ class ArrowLimit:
 
     @contextmanager
     def lifted(self, spark: SparkSession, row_bytes: float | None) -> Iterator[None]:
-        """Lifts the limit within, where batches stay far below it.
+        """Lifts the limit within, where batches stay far below it: for whatever the session runs there.
 
         Args:
             spark: the session of the batch, which is the query's own.

@@ -41,6 +41,7 @@ class BatchRunner:
         arrow_limit: of this run.
         has_watermark: whether a column of the rows has one.
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
+        is_deterministic: whether the rows of a batch are the same each time that they are read.
     """
 
     def __init__(
@@ -57,12 +58,15 @@ class BatchRunner:
         *,
         has_watermark: bool,
         upstream_is_stateful: bool,
+        is_deterministic: bool,
     ) -> None:
         self._query = query
         self._engine = engine
         self._output = output
         self._has_watermark = has_watermark
         self._upstream_is_stateful = upstream_is_stateful
+        # Whether partitions that were found to be without rows may read theirs again.
+        self._is_repeatable = is_deterministic and not upstream_is_stateful
         self._log = driver_log
         self._reports = reports
         self._sink = sink
@@ -93,7 +97,7 @@ class BatchRunner:
             has_markers=True,
         )
         # A partition that has keys to expire gives output without rows, too: then the sink's job must run it.
-        if self._shape.is_dense and not self._may_expire(batch) and not _is_empty(rows):
+        if self._is_repeatable and self._shape.is_dense and not self._may_expire(batch) and not _is_empty(rows):
             batch = replace(batch, has_markers=False)
         self._reports.clear()
         logged = time.perf_counter()

@@ -1,7 +1,7 @@
 """What the next batch is like, going by the last one that had rows: how it is best planned.
 
-A guess that is wrong costs time and nothing else: rows that are too many are run again, sorted; a partition without
-rows, where none was expected, is run in a job of its own.
+Rows that are too many, where few were expected, are run again, sorted; a partition without rows, where none was
+expected, is run in a job of its own. What wider rows than expected bring about is said in docs/stateful-protocol.md.
 """
 
 from __future__ import annotations

@@ -95,5 +95,6 @@ class StatefulStream:
             ArrowLimit(self.rows),
             has_watermark=self.has_watermark,
             upstream_is_stateful=bool(upstream),
+            is_deterministic=bool(self.rows._jdf.queryExecution().analyzed().deterministic()),
         )
         return rows, runner

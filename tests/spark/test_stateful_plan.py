@@ -153,6 +153,17 @@ def test_adaptive_execution_neither_joins_nor_splits_partitions(
         assert run(spark, tmp_path, batches, has_markers) == [True, False, False]
 
 
+@pytest.mark.parametrize("prepare", ["deduplicated", "random"])
+def test_rows_that_cannot_be_read_twice_have_markers(spark: SparkSession, tmp_path: Path, prepare: str) -> None:
+    def rows(of: DataFrame) -> DataFrame:
+        return of.withColumn("v", F.col("v") + F.floor(F.rand())) if prepare == "random" else of.dropDuplicates()
+
+    chance = random.Random(1)
+    users = [list(range(100)) for _ in range(3)]
+    batches = [pa.table({"user": of, "v": [10 * i + chance.randrange(9) for _ in of]}) for i, of in enumerate(users)]
+    assert run(spark, tmp_path, batches, has_markers, rows) == [True, True, True]
+
+
 def test_large_batches_without_markers_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
     batches = [batch_of(range(300), seed) for seed in range(4)]
     assert run(spark, tmp_path, batches, has_markers, maxBytesPerCall="20k") == [True, False, False, False]
