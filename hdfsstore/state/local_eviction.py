@@ -30,6 +30,9 @@ _STORE_FOLDER = re.compile(r"[0-9a-f]{32}")
 _LEFTOVER = re.compile(rf"({IMAGE.pattern})\.(?:lock|[0-9a-f]{{32}}\.tmp)")
 # The share of the time that a folder may lie unused: cleaning more often finds little.
 _CLEANINGS = 60
+# How long what was found below the folder is believed, and for how many processes the room that was left has to do.
+_ROOM_SECONDS = 10.0
+_ROOM_SHARERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +44,47 @@ class _Entry:
     size: int
 
 
+@dataclass(slots=True)
+class _Room:
+    seen: float  # on time.monotonic
+    left: int
+
+
+# What this process has found below a folder, by device, inode and budget.
+_rooms: dict[tuple[int, int, int], _Room] = {}
+
+
+def make_room(root: int, size: int, max_bytes: int) -> None:
+    """Deletes images where one more, of `size` bytes, would pass the budget.
+
+    To look through the folders of hundreds of stores takes longer than to write a small image: what was found is good
+    for some seconds, and for a part of the room that there was, as other processes write too.
+    """
+    info = os.fstat(root)
+    key = info.st_dev, info.st_ino, max_bytes
+    room, now = _rooms.get(key), time.monotonic()
+    if room is None or now - room.seen > _ROOM_SECONDS or size > room.left:
+        taken = evict(root, max_bytes - size)
+        _rooms[key] = _Room(now, (max_bytes - size - taken) // _ROOM_SHARERS)
+    else:
+        room.left -= size
+
+
 def evict(root: int, max_bytes: int) -> int:
-    """Deletes images until the rest, and what is being written, takes `max_bytes`. Returns the bytes deleted.
+    """Deletes images until the rest, and what is being written, takes `max_bytes`. Returns the bytes of the rest.
 
     The least recently used go first, and those of folders that nobody uses before all others.
     """
     entries = [entry for name in _store_folders(root) for entry in _entries(root, name)]
-    excess = sum(entry.size for entry in entries) - max_bytes
+    taken = sum(entry.size for entry in entries)
     images = sorted((entry for entry in entries if IMAGE.fullmatch(entry.name)), key=lambda e: (e.in_use, e.used_ns))
-    deleted = 0
     for entry in images:
-        if deleted >= excess:
+        if taken <= max_bytes:
             break
         with _entered(root, entry.folder) as folder:
             if folder is not None and remove_file(folder, entry.name):
-                deleted += entry.size
-    return deleted
+                taken -= entry.size
+    return taken
 
 
 def clean(root: int, unused_seconds: float, max_bytes: int) -> None:

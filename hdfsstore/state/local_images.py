@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from hdfsstore._cext.versioned_map import Image
 from hdfsstore.errors import StateStoreClosedError
 from hdfsstore.state.indexes import Indexes, no_indexes
-from hdfsstore.state.local_eviction import IN_USE, STORE_JSON, clean, evict, remove_leftovers
+from hdfsstore.state.local_eviction import IN_USE, STORE_JSON, clean, make_room, remove_leftovers
 from hdfsstore.state.local_folder import (
     create_file,
     names_in,
@@ -229,7 +229,7 @@ class StoreImages:
             if size > self._cache.max_bytes:
                 log.info("%s: with %d bytes larger than the cache may be", file.path, size)
                 return None
-            evict(root, self._cache.max_bytes - size)
+            make_room(root, size, self._cache.max_bytes)
             try:
                 file.write(folder, parts)
             except OSError as error:

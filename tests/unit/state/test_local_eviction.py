@@ -7,7 +7,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from hdfsstore.state.local_eviction import IN_USE
+import pytest
+
+from hdfsstore.state import local_eviction
+from hdfsstore.state.local_eviction import IN_USE, evict
 from hdfsstore.state.local_images import ImageCache, StoreImages
 from hdfsstore.state.store_id import StateStoreId
 from tests.images import (
@@ -46,6 +49,30 @@ def test_the_least_recently_used_go_first(local_dir: Path, images: StoreImages) 
         assert limited.names() == [(1, ID), (3, ID), (4, ID), (5, ID)]
         write(limited, 6)
         assert limited.names() == [(1, ID), (4, ID), (5, ID), (6, ID)]
+
+
+def test_where_there_is_room_not_all_folders_are_looked_through_each_time(
+    local_dir: Path, images: StoreImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def counted(root: int, max_bytes: int) -> int:
+        looks.append(max_bytes)
+        return evict(root, max_bytes)
+
+    monkeypatch.setattr(local_eviction, "evict", counted)
+    size = size_of(images, local_dir)
+    looks.clear()
+    with ImageCache(str(local_dir), 100 * size).store(STORE) as roomy:
+        for version in range(30):
+            write(roomy, version)
+        assert len(roomy.names()) == 30
+    assert 3 <= len(looks) <= 4, "an eighth of the room is 12 images at first, and less then"
+    with ImageCache(str(local_dir), 31 * size).store(STORE) as full:
+        for version in range(30, 34):
+            write(full, version)
+        assert len(full.names()) == 30, "of the 31 images' bytes store.json takes some"
+    assert len(looks) >= 7
 
 
 def test_stores_in_use_come_last(local_dir: Path, images: StoreImages) -> None:
