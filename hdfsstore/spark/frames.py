@@ -1,6 +1,6 @@
 """One pandas frame for each group of rows, cut out of a large one at little cost.
 
-Making a frame costs pandas about 100 us, whatever it holds; cutting one out of the blocks of a large frame costs 3.
+Making a frame costs pandas about 100 us, whatever it holds; cutting one out of the blocks of a large frame costs 4.
 A frame that is cut here is like one of its own: it is indexed from 0, and its rows, which are those of no other frame,
 lie in memory that may be written to.
 """
