@@ -57,8 +57,8 @@ def test_map(spark: SparkSession, report: Report, smoke: bool, rounds: int) -> N
 
 def test_apply_in_pandas(spark: SparkSession, report: Report, smoke: bool, rounds: int) -> None:
     events = batch_of(100_000, smoke)
-    # The JVM compiles for six batches or more; single batches, and the floor too, differ by a quarter.
-    warm_up, rounds = (1, rounds) if smoke else (6, 2 * rounds)
+    # Single batches, and the floor too, differ by a quarter.
+    warm_up, rounds = (1, rounds) if smoke else (3, 2 * rounds)
     floors: list[float] = []
     taken: list[float] = []
     workers = Workers([events.table(batch) for batch in range(2)])
