@@ -133,11 +133,11 @@ cdef class Image:
             raise ValueError(f"{prefix} is no prefix plan: (columns of the key, kinds of the first of them)")
         self.plan = Plan(key_columns, len(self.kinds), <const uint8_t*> PyBytes_AS_STRING(self.kinds))
 
-    cdef Prefixes* prefixes(self) except NULL:
-        """The index by prefix, built when it is first asked for.
+    cdef PrefixIndex prefixes(self):
+        """The index by prefix, built when it is first asked for. Who reads it without the GIL holds it meanwhile.
 
-        Two threads that ask at once both build it, and one of the two is dropped: a lock that a forked child inherits
-        while it is held would be worse.
+        Of threads that ask at once each builds it, and all get the first one: a lock that a forked child inherits while
+        it is held would be worse.
         """
         cdef Fault fault = Fault(NONE, 0)
         cdef PrefixIndex index
@@ -150,5 +150,6 @@ cdef class Image:
                 scratch_free(&scratch)
             if fault.kind != NONE:
                 raise failure(&fault, self.path)
-            self.prefix_index = index
-        return &self.prefix_index.prefixes
+            if self.prefix_index is None:
+                self.prefix_index = index
+        return self.prefix_index

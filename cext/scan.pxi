@@ -144,7 +144,7 @@ cdef prefix_scan(Transaction transaction, bytes prefix):
     cdef Image image = transaction.map_.image
     cdef const uint8_t* row = <const uint8_t*> PyBytes_AS_STRING(prefix)
     cdef int64_t size = PyBytes_GET_SIZE(prefix)
-    cdef Prefixes* of_image
+    cdef PrefixIndex of_image
     if image.plan.columns == 0:
         raise ValueError("a prefix scan needs a prefix plan, and the image was made without one")
     of_image = image.prefixes()
@@ -152,7 +152,7 @@ cdef prefix_scan(Transaction transaction, bytes prefix):
     transaction.enter(False)
     try:
         with nogil:
-            collect_prefix(transaction, of_image, row, size, columns, &fault)
+            collect_prefix(transaction, &of_image.prefixes, row, size, columns, &fault)
         transaction.leave(&fault)
         return column_array(&columns[0], None, 0), column_array(&columns[1], None, 0)
     finally:
@@ -162,7 +162,7 @@ cdef prefix_scan(Transaction transaction, bytes prefix):
 
 
 cdef bint collect_prefix(
-    Transaction transaction, Prefixes* of_image, const uint8_t* row, int64_t size, Column* out, Fault* fault
+    Transaction transaction, const Prefixes* of_image, const uint8_t* row, int64_t size, Column* out, Fault* fault
 ) noexcept nogil:
     cdef Reader* reader = &transaction.reader
     cdef const Plan* plan = &transaction.map_.image.plan
