@@ -32,7 +32,6 @@ def at_once(work: Callable[[], object], threads: int) -> None:
 def test_first_prefix_scans_of_an_image_at_once(threads: int) -> None:
     state = {struct.pack("<qqq", 0, 7, i): b"%d" % i for i in range(30_000)}
     prefix = struct.pack("<qq", 0, 7)
-    image = image_of(state, prefix=ONE_PREFIX)
     for _ in range(5):
         map_ = VersionedMap(image_of(state, prefix=ONE_PREFIX))
 
