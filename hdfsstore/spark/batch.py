@@ -22,6 +22,7 @@ from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.plan import batch_plan
 from hdfsstore.spark.reports import Reports
+from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.sinks import Sink
 from hdfsstore.spark.spec import NO_WATERMARK, BatchSpec, QuerySpec
 from hdfsstore.spark.task import StatefulTask
@@ -34,7 +35,7 @@ class BatchRunner:
     """Runs the batches of one run of a query, one after the other.
 
     Args:
-        engine: pickled by cloudpickle.
+        engine: calls the user's function.
         output: the schema of what the user's function gives.
         sink: the user's function of foreachBatch, or that of a format.
         progress, ticks: are told of each batch that is committed; ticks: None under NoTimeout.
@@ -47,7 +48,7 @@ class BatchRunner:
     def __init__(
         self,
         query: QuerySpec,
-        engine: bytes,
+        engine: ShippedEngine,
         output: StructType,
         driver_log: DriverLog,
         reports: Reports,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -18,10 +16,11 @@ from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.refusals import stateful_operators
 from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.schemas import StateDescription, settle_state
+from hdfsstore.spark.shipped import ship
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
 from hdfsstore.spark.takeover import take_over
 from hdfsstore.spark.ticks import UNKNOWN, with_ticks
-from hdfsstore.spark.writer import Run, StatefulStreamWriter
+from hdfsstore.spark.writer import Prepared, Run, StatefulStreamWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,8 @@ class StatefulStream:
         """Where to and how to write the output, as PySpark's DataFrame.writeStream."""
         return StatefulStreamWriter(self)
 
-    def prepare(self, run: Run) -> tuple[DataFrame, Callable[[DataFrame, int], None]]:
-        """The stream that Spark's writer is to read, and the function of its foreachBatch."""
+    def prepare(self, run: Run) -> Prepared:
+        """Settles what the query keeps, and puts together what Spark's writer is to run."""
         wanted = StateDescription(
             self.method,
             self.timeout_conf,
@@ -82,7 +81,9 @@ class StatefulStream:
         last = driver_log.last_finished()
         rows, ticks = with_ticks(self.rows, self.timeout_conf, last.next_timeout_ms if last else UNKNOWN)
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
-        engine: bytes = cloudpickle.dumps(self.engine)  # type: ignore[no-untyped-call]
+        arrow_limit = ArrowLimit(self.rows)
+        is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())
+        engine = ship(self.rows.sparkSession.sparkContext, self.engine)
         runner = BatchRunner(
             query,
             engine,
@@ -92,9 +93,9 @@ class StatefulStream:
             run.sink,
             run.progress,
             ticks,
-            ArrowLimit(self.rows),
+            arrow_limit,
             has_watermark=self.has_watermark,
             upstream_is_stateful=bool(upstream),
-            is_deterministic=bool(self.rows._jdf.queryExecution().analyzed().deterministic()),
+            is_deterministic=is_deterministic,
         )
-        return rows, runner
+        return Prepared(rows, runner, engine)

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from itertools import chain
 
 import pyarrow as pa
-from pyspark import Accumulator, cloudpickle
+from pyspark import Accumulator
 
 from hdfsstore.errors import UserFunctionError, remedied
 from hdfsstore.spark.calls import Calls
-from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
+from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 
 _PUT_BACK = (
@@ -33,11 +33,13 @@ class StatefulTask:
 
     Args:
         query: what stays the same.
-        engine: pickled by cloudpickle, once for all batches.
+        engine: the same for all batches.
         reports: the accumulator that the report goes into, as a list of one.
     """
 
-    def __init__(self, query: QuerySpec, engine: bytes, batch: BatchSpec, reports: Accumulator[list[Report]]) -> None:
+    def __init__(
+        self, query: QuerySpec, engine: ShippedEngine, batch: BatchSpec, reports: Accumulator[list[Report]]
+    ) -> None:
         self._query = query
         self._engine = engine
         self._batch = batch
@@ -56,7 +58,7 @@ class StatefulTask:
         loaded = time.perf_counter()
         with store:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
-            engine: Engine = cloudpickle.loads(self._engine)
+            engine = self._engine.load()
             row_bytes = 0.0
             try:
                 for output in chain(engine.data(iter(calls), state), engine.expired(state)):

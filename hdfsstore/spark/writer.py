@@ -16,6 +16,7 @@ from hdfsstore.spark.conf import QueryConf
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_output_mode, check_upstream, refuse_trigger
+from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.sinks import Sink, make_sink
 from hdfsstore.spark.table_sink import TableSink
 
@@ -43,6 +44,21 @@ class Run:
     progress: ProgressLog
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that Spark's writer can start.
+
+    Attributes:
+        rows: what it reads.
+        function: of foreachBatch.
+        engine: that the function ships, to be freed with the end of the query.
+    """
+
+    rows: DataFrame
+    function: Callable[[DataFrame, int], None]
+    engine: ShippedEngine
+
+
 class Stream(Protocol):
     """A stream that has been given a stateful function: hdfsstore.spark.groups.StatefulStream."""
 
@@ -66,8 +82,8 @@ class Stream(Protocol):
     def timeout_conf(self) -> str:
         """PySpark's."""
 
-    def prepare(self, run: Run) -> tuple[DataFrame, Callable[[DataFrame, int], None]]:
-        """The stream that Spark's writer is to read, and the function of its foreachBatch."""
+    def prepare(self, run: Run) -> Prepared:
+        """Settles what the query keeps, and puts together what Spark's writer is to run."""
 
 
 class StatefulStreamWriter:
@@ -180,7 +196,7 @@ class StatefulStreamWriter:
         if sink is None:
             where = path or self._options.get("path")
             sink = make_sink(self._spark, self._format(), where, self._sink_options(), self._stream.schema)
-        return self._prepare(conf, sink)()
+        return self._start(conf, sink)
 
     def toTable(
         self,
@@ -195,9 +211,7 @@ class StatefulStreamWriter:
         self._set(format, outputMode, queryName, options)
         conf = self._conf()
         sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
-        start = self._prepare(conf, sink)
-        sink.make_table()  # once nothing speaks against the query
-        return start()
+        return self._start(conf, sink, sink.make_table)
 
     def _set(
         self,
@@ -251,16 +265,29 @@ class StatefulStreamWriter:
     def _format(self) -> str:
         return self._source or str(self._spark.conf.get("spark.sql.sources.default"))
 
-    def _prepare(self, conf: QueryConf, sink: Sink) -> Callable[[], StatefulQuery]:
-        """Checks the checkpoint and makes it the query's. Returns what starts it."""
+    def _start(self, conf: QueryConf, sink: Sink, settle: Callable[[], None] | None = None) -> StatefulQuery:
+        """Checks the checkpoint, makes it the query's and starts it.
+
+        Args:
+            settle: called before that, once nothing speaks against the query.
+        """
         stream = self._stream
         name = self._query_name or self._options.get("queryname")
         checkpoint = find_checkpoint(self._spark, self._options.get("checkpointlocation"), name)
         progress = ProgressLog(stream.method, conf.num_recent_progress, f"query {name or checkpoint.spark}")
-        rows, function = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))
-        writer = rows.writeStream.outputMode(stream.output_mode).option("checkpointLocation", checkpoint.spark)
-        if self._trigger:
-            writer = writer.trigger(**self._trigger)
-        if name is not None:
-            writer = writer.queryName(name)
-        return lambda: StatefulQuery(writer.foreachBatch(function).start()._jsq, progress)
+        prepared = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))
+        try:
+            if settle is not None:
+                settle()
+            writer = prepared.rows.writeStream.outputMode(stream.output_mode)
+            writer = writer.option("checkpointLocation", checkpoint.spark)
+            if self._trigger:
+                writer = writer.trigger(**self._trigger)
+            if name is not None:
+                writer = writer.queryName(name)
+            query = StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, progress)
+        except BaseException:
+            prepared.engine.free()
+            raise
+        prepared.engine.free_after(query)
+        return query

@@ -15,6 +15,7 @@ from hdfsstore import CorruptFileError
 from hdfsstore.spark import task as task_module
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import Providers
+from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.spec import BatchSpec, Columns, Report
 from hdfsstore.spark.task import StatefulTask
 from tests.unit.spark.partition import Partition, struct
@@ -45,7 +46,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, columns=Columns(("k",), ("k",), (0,)))
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
-    engine: bytes = cloudpickle.dumps(Nothing())  # type: ignore[no-untyped-call]
+    engine = ShippedEngine(cloudpickle.dumps(Nothing()))  # type: ignore[no-untyped-call]
     reports = Reports()
     task = StatefulTask(query, engine, BatchSpec(0, (None,), -1, 1_000, -1, False, True), cast("Any", reports))
     assert list(task(iter([marker]))) == []
