@@ -80,6 +80,7 @@ from hdfsstore.spark.rewind import copy_metadata, is_done, settle
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.retries import Retries
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class DriverLog:
         self._begun: tuple[int, Entry] | None = None
         self._finished: LoggedBatch | None = None
         self._purged = False
+        self._purging = Retries(log, f"{self._root}: old entries of the log are left", conf.maintenance_interval)
 
     def begin(self, batch_id: int) -> Start:
         """Step 1 of a batch, and what it starts from. To be called once Spark has written its offsets entry.
@@ -234,7 +236,9 @@ class DriverLog:
         return tuple(partition[0] or None for partition in ids)
 
     def _purge(self, before: int) -> None:
-        """Step 4. What cannot be deleted now is left to the next driver: the batch is done all the same."""
+        """Step 4. What cannot be deleted now is left to a later batch, or driver: this batch is done all the same."""
+        if self._purging.is_put_off:
+            return
         try:
             if not self._purged:
                 self._offsets.purge(before)
@@ -244,4 +248,7 @@ class DriverLog:
                 name = str(before - 1)
                 remove(self._fs, [f"{self._root}/{folder}/{name}" for folder in ("offsets", "commits")], {name})
         except StateStoreError as error:
-            log.warning("old entries of the log are left: %s", error)
+            self._purged = False
+            self._purging.failed(error)
+        else:
+            self._purging.succeeded()

@@ -26,9 +26,6 @@ from hdfsstore.state.rows import BatchCodec, RecordLimit
 from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.upkeep import Upkeep
 
-# Once so many times more deltas follow a snapshot than one is due after, a store makes it before it is opened.
-_OVERDUE = 4
-
 R = TypeVar("R", bound=ReadStateStore)
 S = TypeVar("S", bound=StateStore)
 U = TypeVar("U")
@@ -85,7 +82,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._held.confirmed = (version, checkpoint_unique_id)
         if self.conf.maintenance_interval > 0:
             is_due = self._upkeep.is_due()
-            if is_due and self._is_overdue() and not self._upkeep.is_running:
+            if is_due and self._upkeep.is_overdue() and not self._upkeep.is_running:
                 self.do_maintenance()
                 is_due = False
             maintenance.ensure(self, self.conf.maintenance_interval, soon=is_due)
@@ -106,7 +103,6 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
             **dict.fromkeys(self._counted, 0),
             **self._counts,
             **self._done.named(self.id),
-            "maintenanceRunsFailed": maintenance.failures(self),
             "memoryUsedBytes": self._nbytes,
         }
 
@@ -157,12 +153,6 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def _let_go(self) -> None:
         """Closes what is neither a version nor maintenance."""
-
-    def _is_overdue(self) -> bool:
-        """Whether the background should have done it long ago: its processes were ended, or all cores are busy."""
-        confirmed = self._held.find(self._held.confirmed) if self._held.confirmed else None
-        most = _OVERDUE * (self.conf.min_deltas_for_snapshot + 1)
-        return confirmed is not None and self._held.deltas_since_snapshot(confirmed) > most
 
     def _open(self, version: int, unique_id: str | None) -> V:
         if self._closed:

@@ -42,7 +42,6 @@ class _Entry:
         self.provider = weakref.ref(provider)
         self.interval = interval
         self.due = due  # on time.monotonic
-        self.failures = 0
 
 
 class Maintenance:
@@ -110,12 +109,6 @@ class Maintenance:
             log.warning("%s: maintenance still runs after %s s; it is left to end by itself", provider.id, timeout)
         return ended
 
-    def failures(self, provider: Maintained) -> int:
-        """How many runs of the provider raised, since it is maintained."""
-        with self._changed:
-            entry = self._entries.get(id(provider))
-            return entry.failures if entry is not None and entry.provider() is provider else 0
-
     def end(self) -> None:
         """Ends the thread, after the run under way: the interpreter must not end under a thread that writes files."""
         with self._changed:
@@ -170,7 +163,6 @@ class Maintenance:
         try:
             provider.do_maintenance()
         except Exception:  # whatever one provider's run raises, the others' go on
-            entry.failures += 1
             log.exception("%s: maintenance failed; it is tried again in %s s", provider.id, entry.interval)
 
 

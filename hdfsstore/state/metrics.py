@@ -22,8 +22,10 @@ class MaintenanceMetrics:
         image_seconds: time their merging took.
         images_committed, image_commit_seconds: the same of those that commits made.
         files_deleted: by the clean-up, side files not counted.
+        cleanups_failed: clean-ups, of the checkpoint or the local disk, that ended with an error, at each try.
         listings: of the store's folder.
         cleanups_put_off: clean-ups that deleted nothing because the oldest retained version was not certain.
+        runs_failed: runs in which any of it failed.
         seconds_waited: time that the work waited to let commits pass.
     """
 
@@ -37,8 +39,10 @@ class MaintenanceMetrics:
     images_committed: int = 0
     image_commit_seconds: float = 0.0
     files_deleted: int = 0
+    cleanups_failed: int = 0
     listings: int = 0
     cleanups_put_off: int = 0
+    runs_failed: int = 0
     seconds_waited: float = 0.0
 
     def named(self, store_id: StateStoreId) -> dict[str, int | float]:
@@ -53,6 +57,8 @@ class MaintenanceMetrics:
             "imageMs": round((self.image_seconds + self.image_commit_seconds) * 1e3),
             "filesDeleted": self.files_deleted,
             "folderListings": self.listings,
+            "cleanupsFailed": self.cleanups_failed,
             "cleanupsPutOff": self.cleanups_put_off,
+            "maintenanceRunsFailed": self.runs_failed,
             "maintenanceWaitedMs": round(self.seconds_waited * 1e3),
         }

@@ -148,7 +148,10 @@ class StateStoreProvider(Protocol):
         """The same for reading only."""
 
     def do_maintenance(self) -> None:
-        """What the background thread does at each interval: snapshots, clean-up, metrics."""
+        """What the background thread does at each interval: snapshots, clean-up, metrics.
+
+        What fails is logged, counted in the metrics, and tried again: nothing is raised.
+        """
 
     def release(self) -> None:
         """Lets go of all versions in memory; the next one that is asked for is loaded. Stores go on with theirs."""

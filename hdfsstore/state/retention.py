@@ -142,7 +142,7 @@ class Retention:
     ) -> None:
         self._extensions = extensions
         self._fs = fs
-        self._folder = folder
+        self.folder = folder
         self._keep = keep
         self._verify = verify
         self._metrics = metrics
@@ -181,7 +181,7 @@ class Retention:
         except Unresolved as why:
             self._metrics.cleanups_put_off += 1
             if self._said != str(why):
-                log.warning("%s: nothing is deleted, as version %d is not certain: %s", self._folder, oldest, why)
+                log.warning("%s: nothing is deleted, as version %d is not certain: %s", self.folder, oldest, why)
                 self._said = str(why)
         else:
             self._delete(obsolete(files, base, chain, oldest), step)
@@ -200,7 +200,7 @@ class Retention:
     def _look(self, oldest: int, confirmed: VersionId) -> None:
         every = 1 if confirmed[1] is None else max(1, self._keep // _LISTINGS)
         if self._listed is None or not 0 <= oldest - self._listed < every:
-            self._names = {i.base_name for i in list_folder(self._fs, self._folder) if i.type == FileType.File}
+            self._names = {i.base_name for i in list_folder(self._fs, self.folder) if i.type == FileType.File}
             self._listed = oldest
             self._metrics.listings += 1
         else:
@@ -247,12 +247,12 @@ class Retention:
     def _delete(self, names: list[str], step: Callable[[], None]) -> None:
         for name in names:
             step()
-            remove(self._fs, [f"{self._folder}/{name}"], self._names)
+            remove(self._fs, [f"{self.folder}/{name}"], self._names)
             self._metrics.files_deleted += 1
         gone = set(names)
         self._names = {name for name in self._names if (file := self._owned(name)) is None or file.name not in gone}
         if names:
-            log.info("%s: deleted %d files, from %s to %s", self._folder, len(names), names[0], names[-1])
+            log.info("%s: deleted %d files, from %s to %s", self.folder, len(names), names[0], names[-1])
 
 
 def obsolete(files: Iterable[Owned], base: int, chain: Collection[VersionId], oldest: int) -> list[str]:

@@ -16,6 +16,7 @@ from hdfsstore.state.held import Held
 from hdfsstore.state.lineages import Lineages
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.reader import VersionReader
+from hdfsstore.state.retries import Retries
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,19 @@ class Uploads:
         files: where, and how.
         lineages: is told of them.
         metrics: counts them.
+        wait: seconds for which there is no upload after one failed, see Retries.
     """
 
-    def __init__(self, files: VersionReader, lineages: Lineages, metrics: MaintenanceMetrics) -> None:
+    def __init__(self, files: VersionReader, lineages: Lineages, metrics: MaintenanceMetrics, wait: float) -> None:
         self._files = files
         self._lineages = lineages
         self._metrics = metrics
+        self._retries = Retries(log, f"{files.folder}: no snapshot", wait)
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether none is to be made now, as they failed lately."""
+        return self._retries.is_put_off
 
     def upload(self, version: Held, content: Iterator[bytes]) -> bool:
         """Writes the snapshot of a version. A failure is logged and counted; the store goes on with deltas.
@@ -47,12 +55,16 @@ class Uploads:
             self._upload(version, content)
         except ImageDamagedError:
             raise
-        except StateStoreError:
-            self._metrics.snapshots_failed += 1
-            what = f"{self._files.folder}: no snapshot of version {version.id[0]}; the next run tries again"
-            log.warning(what, exc_info=True)
+        except StateStoreError as error:
+            self.failed(error, version)
             return False
+        self._retries.succeeded()
         return True
+
+    def failed(self, error: StateStoreError, version: Held) -> None:
+        """Says and counts that there is no snapshot of a version."""
+        self._metrics.snapshots_failed += 1
+        self._retries.failed(error, f"{self._files.folder}: no snapshot of version {version.id[0]}")
 
     def _upload(self, version: Held, content: Iterator[bytes]) -> None:
         begun = time.monotonic()

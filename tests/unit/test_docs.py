@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from pathlib import Path
 
@@ -65,6 +67,36 @@ def test_the_examples_of_the_store_run_in_their_order(tmp_path: Path) -> None:
         exec(code.replace("file:///data/cp", tmp_path.as_uri()), names)
     written = sorted(path.name.split("_")[0] for path in (tmp_path / "state/0/0").iterdir())
     assert written == ["1", "2", "3", "3"]
+
+
+@functools.cache
+def loggers() -> set[str]:
+    """The loggers that the package writes to. Each that it makes is used."""
+    found = set()
+    for path in (ROOT / "hdfsstore").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in nodes:
+            if not (isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("logging.getLogger(")):
+                continue
+            [target], [name] = node.targets, node.value.args
+            uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)]
+            assert uses, f"{module} makes a logger and does not use it"
+            found.add(module if isinstance(name, ast.Name) else name.value)
+    return found
+
+
+def test_the_page_on_logging_names_every_logger_once() -> None:
+    text = (ROOT / "docs/logging.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(hdfsstore[\w.]*)` \|", text, re.MULTILINE)) == sorted(loggers())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_loggers_that_are_named_are_there(page: Path) -> None:
+    """A module that a page names in full is one that logs: code is named by its path."""
+    named = re.findall(r"`(hdfsstore(?:\.[a-z_]+)+)`", FENCED.sub("", page.read_text("utf-8")))
+    modules = {name for name in named if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+    assert modules <= loggers()
 
 
 def test_there_are_examples() -> None:

@@ -90,7 +90,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         )
         self._version_loader = VersionLoader(reader, self.versions, self.images, self._counts, share=takes_turns)
         keep = conf.min_versions_to_retain
-        self._snapshots = Snapshots(
+        snapshots = Snapshots(
             reader,
             indexes,
             conf,
@@ -103,11 +103,12 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         )
         upkeep = Upkeep(
             self.versions,
-            self._snapshots,
+            snapshots,
             Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
             self.versions.lineage_of,
             self._cache.clean,
             self._done,
+            conf.maintenance_interval,
         )
         self._start(self.versions, self._version_loader, committer, upkeep)
 
@@ -131,9 +132,6 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
 
     def _read_store(self, base: HeldVersion) -> HdfsReadStateStore:
         return HdfsReadStateStore(self, base)
-
-    def _is_overdue(self) -> bool:
-        return super()._is_overdue() or self._snapshots.is_image_overdue()
 
     def _let_go(self) -> None:
         self.images.close()

@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 
 Step = Callable[[], None]
 
+# Once so many times more deltas follow a snapshot than one is due after, a batch makes it before it begins: the
+# background's processes were ended, or all cores are busy.
+_OVERDUE = 4
+
 # The first partitions' images are due at this part of image_overlay_share, others later: not all in one batch, which
 # would take long, and in which processes would hold old and new images side by side.
 _EARLIEST = 0.5
@@ -74,7 +78,7 @@ class Snapshots:
         self._reload = reload
         self._metrics = metrics
         self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
-        self._uploads = Uploads(files, versions, metrics)
+        self._uploads = Uploads(files, versions, metrics, conf.maintenance_interval)
         self._loaded: VersionId | None = None  # the last version that was loaded only to look whether a snapshot is due
 
     def run(self, now: float, step: Step) -> list[VersionId]:
@@ -87,7 +91,7 @@ class Snapshots:
         Returns:
             The versions that have a snapshot now.
         """
-        due = self._schedule.due(now, self._at_hand())
+        due = [] if self._uploads.is_put_off else self._schedule.due(now, self._at_hand())
         if self._made_elsewhere(due):
             due = self._schedule.due(now, self._at_hand())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
@@ -102,14 +106,20 @@ class Snapshots:
         held = self._confirmed()
         if held is None:
             return False
-        if self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot:
-            return True
-        return self._has_grown(held, self._overlay_share)
+        snapshot = self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot
+        return (snapshot and not self._uploads.is_put_off) or self._has_grown(held, self._overlay_share)
 
-    def is_image_overdue(self) -> bool:
-        """Whether the background does not come to making an image of that version."""
+    def is_overdue(self) -> bool:
+        """Whether the background has not come to it for long, so that the batch is to make it before it begins."""
         held = self._confirmed()
-        return held is not None and self._has_grown(held, OVERDUE * self._conf.image_overlay_share)
+        if held is None:
+            return False
+        if self._has_grown(held, OVERDUE * self._conf.image_overlay_share):
+            return True
+        # At some versions only: where each batch has a process of its own, none knows that the ones before it failed.
+        every = self._conf.min_deltas_for_snapshot + 1
+        late = self._versions.deltas_since_snapshot(held) - _OVERDUE * every
+        return late > 0 and late % every == 1 % every and not self._uploads.is_put_off
 
     def _made_elsewhere(self, due: Sequence[HeldVersion]) -> bool:
         """Looks whether another process that works on the store has made a snapshot since; returns whether one has."""

@@ -9,7 +9,6 @@ A RocksDB that cannot be written on stays readable, and another one is made.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +26,6 @@ from hdfsstore.state.rocksdb.transaction import HeldVersion
 from hdfsstore.state.rocksdb.versions import Versions
 from hdfsstore.state.rocksdb.work_folder import WorkFolders
 from hdfsstore.state.version_files import VersionFiles, read_version
-
-log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 20
 

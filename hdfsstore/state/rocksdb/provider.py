@@ -90,6 +90,7 @@ class RocksDbStateStoreProvider(
                 versions.lineage_of,
                 self._work.clean,
                 self._done,
+                conf.maintenance_interval,
             ),
         )
 

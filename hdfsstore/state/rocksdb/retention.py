@@ -55,20 +55,20 @@ class SstRetention(Retention):
         try:
             freed = {sst for info in zips if info.base_name in doomed for sst in self._ssts(info)}
         except StateStoreError as error:
-            log.info("%s: what a zip that is deleted refers to is found later: %s", self._folder, error)
+            log.info("%s: what a zip that is deleted refers to is found later: %s", self.folder, error)
             freed = set()
         super()._delete(names, step)
         if any(info.base_name in doomed for info in zips):
             self._delete_ssts(freed, step)
 
     def _delete_ssts(self, freed: set[str], step: Callable[[], None]) -> None:
-        folder = f"{self._folder}/{archive.SST_FOLDER}"
+        folder = f"{self.folder}/{archive.SST_FOLDER}"
         files = [info for info in list_folder(self._fs, folder) if info.type == FileType.File]
         zips = self._zips()  # after the SST files: none of a zip that has come since is in the list of these
         try:
             named = {sst for info in zips for sst in self._ssts(info)}
         except (StateStoreError, FileNotFoundError) as error:
-            log.warning("%s: no SST file is deleted, as a zip cannot be read: %s", self._folder, error)
+            log.warning("%s: no SST file is deleted, as a zip cannot be read: %s", self.folder, error)
             return
         oldest = min((info.mtime_ns for info in files if info.base_name in named), default=0)
         names = {info.base_name for info in files}
@@ -81,7 +81,7 @@ class SstRetention(Retention):
                 self._metrics.files_deleted += 1
 
     def _zips(self) -> list[FileInfo]:
-        infos = [info for info in list_folder(self._fs, self._folder) if info.type == FileType.File]
+        infos = [info for info in list_folder(self._fs, self.folder) if info.type == FileType.File]
         return [
             info
             for info in infos

@@ -5,7 +5,6 @@ A commit waits only while RocksDB links the files of a checkpoint and writes wha
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 
 from hdfsstore.errors import StateStoreError
@@ -18,8 +17,6 @@ from hdfsstore.state.rocksdb.zips import Step, Zips
 from hdfsstore.state.schedule import Schedule
 from hdfsstore.state.uploads import Uploads
 
-log = logging.getLogger(__name__)
-
 
 class Snapshots:
     """What one provider's maintenance does for loads to come. One thread at a time."""
@@ -27,9 +24,8 @@ class Snapshots:
     def __init__(self, zips: Zips, conf: StateStoreConf, versions: Versions, metrics: MaintenanceMetrics) -> None:
         self._zips = zips
         self._versions = versions
-        self._metrics = metrics
         self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
-        self._uploads = Uploads(zips.files, versions, metrics)
+        self._uploads = Uploads(zips.files, versions, metrics, conf.maintenance_interval)
 
     def run(self, now: float, step: Step) -> list[VersionId]:
         """Writes the zips that are due. A version that a RocksDB has gone on from meanwhile waits for the next run.
@@ -41,11 +37,15 @@ class Snapshots:
         Returns:
             The versions that have a zip now.
         """
-        due = self._schedule.due(now, self._versions.held())
+        due = [] if self._uploads.is_put_off else self._schedule.due(now, self._versions.held())
         return [version.id for version in due if self._work(version, step)]
 
     def is_due(self) -> bool:
         """Never: RocksDB holds its state on disk, and a zip is best made while no batch goes on from its version."""
+        return False
+
+    def is_overdue(self) -> bool:
+        """Never, likewise."""
         return False
 
     def _work(self, version: HeldVersion, step: Step) -> bool:
@@ -58,12 +58,11 @@ class Snapshots:
                     if instance.tip != version.id:
                         return False
                     folder = stack.enter_context(instance.checkpoint())
-            except StateStoreError:
+            except StateStoreError as error:
                 # RocksDB takes no more writes after a failed one: the next version is loaded into another.
                 with instance.lock:
                     instance.tip = None
-                self._metrics.snapshots_failed += 1
-                log.warning("there is no checkpoint of version %d", version.id[0], exc_info=True)
+                self._uploads.failed(error, version)
                 return False
             content = self._zips.content(instance, folder, version.num_keys, version.id, step)
             return self._uploads.upload(version, content)

@@ -395,16 +395,20 @@ def test_old_entries_go(spark: Spark) -> None:
 
 
 def test_what_cannot_be_deleted_is_left(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
-    log = spark.log(min_versions_to_retain=1)
+    log = spark.log(min_versions_to_retain=1, maintenance_interval=0)
     for batch_id in range(3):
         run(spark, log, batch_id)
     (spark.checkpoint / "hdfsstore/offsets/1").unlink()
     (spark.checkpoint / "hdfsstore/offsets/1").mkdir()
     with caplog.at_level(logging.WARNING, "hdfsstore"):
-        run(spark, log, 3)
-        run(spark, log, 4)
-    assert "old entries of the log are left" in caplog.text
-    assert spark.log().last_finished() == Finished(4, 40, 5000, None)
+        for batch_id in range(3, 6):
+            run(spark, log, batch_id)
+    [said] = caplog.messages
+    assert "old entries of the log are left" in said
+    assert spark.log().last_finished() == Finished(5, 50, 6000, None)
+    (spark.checkpoint / "hdfsstore/offsets/1").rmdir()
+    run(spark, log, 6)  # the right to delete is back: so is what was left
+    assert spark.ours("commits") == ["4", "5", "6"]
 
 
 @pytest.mark.parametrize("emptied", ["commits", "."])

@@ -103,7 +103,7 @@ def test_providers_are_held_weakly(maintenance):
     assert another.threads != {ended}
 
 
-def test_an_exception_is_logged_counted_and_ends_nothing(maintenance, caplog):
+def test_an_exception_is_logged_and_ends_nothing(maintenance, caplog):
     def fail():
         raise RuntimeError("the disk is on strike")
 
@@ -113,8 +113,6 @@ def test_an_exception_is_logged_counted_and_ends_nothing(maintenance, caplog):
         maintenance.ensure(fine, SOON)
         wait(failing.runs, 3)
         wait(fine.runs, 3)
-    assert maintenance.failures(failing) >= 2
-    assert maintenance.failures(fine) == 0
     record = next(record for record in caplog.records if record.exc_info)
     assert "the disk is on strike" in str(record.exc_info[1])
     assert any(record.exc_info for record in caplog.records)
