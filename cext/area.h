@@ -19,6 +19,7 @@
 #define AREA_MAPS 1
 #endif
 
+#define AREA_MOST ((int64_t)1 << 56) /* no system has more: the sums below, and those of callers, do not overflow */
 #define AREA_MAPPED_FROM ((int64_t)4 << 20)
 #define AREA_HUGE_PAGE ((int64_t)2 << 20)
 
@@ -84,6 +85,7 @@ static void area_free(Area *area) {
 /* Gives the area a capacity of at least `size` and keeps its bytes up to there; new bytes are anything. 0: no memory. */
 static int area_resize(Area *area, int64_t size) {
     uint8_t *data;
+    if (size < 0 || size > AREA_MOST) return 0;
 #ifdef AREA_MAPS
     if (area->mapped || size >= AREA_MAPPED_FROM) {
         int64_t page = sysconf(_SC_PAGESIZE);
@@ -109,6 +111,7 @@ static inline int area_need(Area *area, int64_t size) {
 /* A new area of zeros. */
 static int area_zeroed(Area *area, int64_t size) {
     *area = (Area){NULL, 0, 0};
+    if (size < 0 || size > AREA_MOST) return 0;
 #ifdef AREA_MAPS
     if (size >= AREA_MAPPED_FROM) return area_resize(area, size);
 #endif

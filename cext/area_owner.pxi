@@ -75,27 +75,10 @@ cdef object column_array(Column* column, validity, int64_t null_count):
     return pa.Array.from_buffers(kind, count, [validity, offsets, values], null_count)
 
 
-cdef int64_t total_size(const BinaryValues* values) noexcept nogil:
-    if values.length == 0:
-        return 0
-    return value_of(values, values.length - 1) + size_of(values, values.length - 1) - value_of(values, 0)
-
-
-cdef int64_t longest(const BinaryValues* values) noexcept nogil:
-    """The size of the longest value, or something not above INT32_MAX - 8 where it must be below that."""
-    cdef int64_t i, most = 0
-    if total_size(values) <= INT32_MAX - 8:
-        return 0
-    for i in range(values.length):
-        most = max(most, size_of(values, i))
-    return most
-
-
 cdef BinaryValues checked_values(array, str what) except *:
     """The values of an array that must not hold nulls, nor one that is too large for a record."""
     cdef BinaryValues values = binary_values(array)
     if values.validity != NULL:
         raise ValueError(f"the {what} hold {array.null_count} nulls")
-    if longest(&values) > INT32_MAX - 8:
-        raise ValueError(f"one of the {what} is 2 GiB or more, which is more than the length field of a record holds")
+    check_sizes(&values, what)
     return values

@@ -1,6 +1,9 @@
 # The values of a pyarrow (large) binary array, for use without the GIL while the array is alive.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
+cdef enum:
+    MOST_BYTES = 0x7FFFFFFF - 8  # of a key or value: the length fields of a record hold it, with what stands beside it
+
 
 cdef struct BinaryValues:
     Py_ssize_t length
@@ -53,3 +56,24 @@ cdef inline const uint8_t* value_of(const BinaryValues* values, Py_ssize_t i) no
     if values.offsets != NULL:
         return values.data + values.offsets[at]
     return values.data + values.large_offsets[at]
+
+
+cdef inline int64_t total_size(const BinaryValues* values) noexcept nogil:
+    if values.length == 0:
+        return 0
+    return value_of(values, values.length - 1) + size_of(values, values.length - 1) - value_of(values, 0)
+
+
+cdef inline object too_large(str what):
+    from hdfsstore.errors import SizeLimitError
+    return SizeLimitError(f"{what} is 2 GiB or more, which is more than the length field of a record holds")
+
+
+cdef inline bint check_sizes(const BinaryValues* values, str what) except False:
+    """SizeLimitError where one of the values is larger than MOST_BYTES."""
+    cdef Py_ssize_t i
+    if total_size(values) > MOST_BYTES:
+        for i in range(values.length):
+            if size_of(values, i) > MOST_BYTES:
+                raise too_large(f"one of the {what}")
+    return True

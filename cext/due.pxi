@@ -149,7 +149,7 @@ cdef class Due:
 
     cdef void fill(self, Column* out, Fault* fault) noexcept nogil:
         cdef Record record
-        cdef int64_t stop = min(self.position + self.max_rows, self.search.num_found)
+        cdef int64_t stop = self.position + min(self.max_rows, self.search.num_found - self.position)
         while self.position < stop:
             if not self.record_at(self.position, &record, fault):
                 return

@@ -58,7 +58,9 @@ cdef bint due_step(
 ) noexcept nogil:
     """Does some milliseconds' work towards the index of some records. False: `out` has it, or there is a fault."""
     if sort.at < end:
-        if end >= (<int64_t> 1 << OFFSET_BITS) or not due_collect(sort, records, end, row_checksums, indexed_at):
+        if end > MOST_RECORD_BYTES:
+            fault.kind = TOO_MUCH_TO_INDEX
+        elif not due_collect(sort, records, end, row_checksums, indexed_at):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     if sort.count and sort.shift < 64 and (<uint64_t> sort.most - <uint64_t> sort.least) >> sort.shift:
@@ -84,7 +86,7 @@ cdef bint due_collect(
     while sort.at < stop:
         read_record(records + sort.at, row_checksums, &record)
         if long_of(&record, indexed_at, &value):
-            if not area_need(&sort.entries, (sort.count + 1) * sizeof(DueEntry)):
+            if not area_need(&sort.entries, (sort.count + 1) * <int64_t> sizeof(DueEntry)):
                 return False
             entry = <DueEntry*> sort.entries.data + sort.count
             entry.value = value
@@ -104,7 +106,7 @@ cdef bint due_pass(DueSort* sort) noexcept nogil:
     cdef const DueEntry* from_ = <const DueEntry*> sort.entries.data
     cdef DueEntry* to
     cdef Area swap
-    if not area_need(&sort.other, sort.count * sizeof(DueEntry)):
+    if not area_need(&sort.other, sort.count * <int64_t> sizeof(DueEntry)):
         return False
     to = <DueEntry*> sort.other.data
     memset(starts, 0, sizeof(starts))

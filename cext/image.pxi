@@ -93,9 +93,10 @@ cdef class Image:
             ImageDamagedError: a block does not match its checksum.
         """
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t size = min(<int64_t> buffer.shape[0], self.records_size - position)
+        cdef int64_t size
         if position < 0:
             raise ValueError(f"position {position} is negative")
+        size = min(<int64_t> buffer.shape[0], self.records_size - position)
         if size <= 0:
             return 0
         with nogil:

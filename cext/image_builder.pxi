@@ -89,7 +89,7 @@ cdef class ImageBuilder:
 
     def __init__(self, *, bint row_checksums, prefix=None, indexed_offset=None, int64_t expected_bytes=0):
         self.image = new_image(row_checksums, prefix, indexed_offset)
-        if not area_need(&self.image.records_area, max(expected_bytes, 0) + 4):
+        if not area_need(&self.image.records_area, min(max(expected_bytes, 0), MOST_RECORD_BYTES) + 4):
             raise MemoryError
 
     def append(self, const uint8_t[::1] data not None, keys not None, values not None):
@@ -189,10 +189,10 @@ cdef int64_t build_index(Image image, uint8_t* records, int64_t size, int64_t co
     view.records = records
     view.end = size
     view.num_slots = count + (count >> 2) + 1 if count else 0
-    image.index_size = whole_blocks(8 * view.num_slots)
-    if view.num_slots >= <uint64_t> 1 << 32 or size >= (<int64_t> 1 << OFFSET_BITS) - 1:
-        fault.kind = OUT_OF_MEMORY
+    if view.num_slots > MOST_SLOTS or size > MOST_RECORD_BYTES:
+        fault.kind = TOO_MUCH_TO_INDEX
         return -1
+    image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
     if not area_zeroed(&image.index_area, image.index_size):
         fault.kind = OUT_OF_MEMORY
         return -1

@@ -108,8 +108,8 @@ cdef Image open_image(buffer, str path, prefix):
     indexed_at = load_le32(p + 76)
     num_due = <int64_t> load_le64(p + 80)
     good = (
-        num_slots <= <uint64_t> length // 8 and num_slots < <uint64_t> 1 << 32
-        and 4 <= records_size <= length
+        num_slots <= <uint64_t> length // 8 and num_slots <= MOST_SLOTS
+        and 4 <= records_size <= min(length, MOST_RECORD_BYTES + 4)
         and 0 <= metadata_size <= MAX_METADATA
         and 0 <= num_keys <= <int64_t> num_slots
         and 0 <= num_due <= (num_keys if indexed_at else 0)

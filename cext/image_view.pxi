@@ -10,6 +10,9 @@ cdef enum:
     LINE = 64               # bytes of a cache line, or so: only the speed depends on it
     MOST_PREFETCHED = 512
 
+cdef uint64_t MOST_SLOTS = ((<uint64_t> 1) << 32) - 1            # home_slot multiplies with them
+cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 1 takes OFFSET_BITS
+
 # due_index.pxi has the layout.
 cdef struct DueView:
     const uint8_t* fences

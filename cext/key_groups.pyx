@@ -12,8 +12,10 @@ from libc.string cimport memcmp
 
 import pyarrow as pa
 
-from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
+from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
 from key_hash cimport hash_key
+
+from hdfsstore.errors import SizeLimitError
 
 cdef uint64_t FREE = 0
 cdef uint64_t LOW_BITS = <uint64_t> 0xFFFFFFFF
@@ -27,7 +29,8 @@ cdef struct Groups:
     uint64_t mask
     int32_t* firsts             # by group: its first row
     int32_t* counts             # by group: its number of rows
-    int32_t count, capacity
+    int32_t count
+    int64_t capacity
 
 
 cdef inline bint is_equal(const BinaryValues* keys, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
@@ -36,7 +39,7 @@ cdef inline bint is_equal(const BinaryValues* keys, Py_ssize_t a, Py_ssize_t b) 
 
 
 cdef bint add_group(Groups* groups, int32_t row) noexcept nogil:
-    cdef int32_t capacity
+    cdef int64_t capacity
     cdef void* grown
     if groups.count == groups.capacity:
         capacity = groups.capacity * 2 if groups.capacity else FIRST_SLOTS // 2
@@ -127,6 +130,10 @@ def group_rows(keys not None, bint is_sorted, seed):
         is_sorted: equal keys are adjacent, so that nothing has to be looked up.
         seed: any number; keys that were made to collide under one seed do not under another.
 
+    Raises:
+        ValueError: a key is null.
+        SizeLimitError: there are 2**31 rows or more, or a key is 2 GiB or more.
+
     Returns:
         Buffers of int32: the rows, those of one key together and in their order, or None where they lie so already;
         where each key's rows start in that, and a last one for the end; the first row of each key.
@@ -144,7 +151,8 @@ def group_rows(keys not None, bint is_sorted, seed):
     if keys.null_count:
         raise ValueError("a key is null")
     if k.length > MOST_ROWS:
-        raise ValueError(f"{k.length} rows are too many to be grouped at a time")
+        raise SizeLimitError(f"{k.length} rows are too many to be grouped at a time: at most {MOST_ROWS}")
+    check_sizes(&k, "keys")
     rows = pa.allocate_buffer(0 if is_sorted else 4 * k.length)
     group_of = int32s(rows)
     try:

@@ -13,14 +13,21 @@ The filter is what most keys of a snapshot meet: one word of a table an eighth t
 the key is not there 98 times of 100, and so no branch that the processor could not foresee.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
 import pyarrow as pa
 
-from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
+from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
 from key_hash cimport hash_key
+
+from hdfsstore.errors import SizeLimitError
+
+cdef int64_t MOST_KEYS = ((<int64_t> 1) << 32) - 2  # index + 1 takes 32 bits
+cdef enum:
+    NO_MEMORY = -1
+    FULL = -2
 
 
 cdef struct Entry:
@@ -32,6 +39,16 @@ cdef struct Entry:
 
 cdef inline uint64_t filter_bits(uint64_t h) noexcept nogil:
     return (<uint64_t> 1 << (h & 63)) | (<uint64_t> 1 << ((h >> 6) & 63))
+
+
+cdef no_entry(Py_ssize_t why):
+    """The exception for what `entry_of` returned."""
+    if why == NO_MEMORY:
+        return MemoryError()
+    return SizeLimitError(
+        f"{MOST_KEYS} keys are the most that the deltas of a chain may hold",
+        remedy="Read a batch nearer to its snapshot, or one of a query with more partitions",
+    )
 
 
 cdef inline void move_span(int32_t* spans, Py_ssize_t to, Py_ssize_t at) noexcept nogil:
@@ -104,7 +121,7 @@ cdef class KeySet:
         cdef void* grown
         if self.count == self.entry_capacity:
             capacity = max(self.entry_capacity * 2, 1024)
-            grown = realloc(self.entries, capacity * sizeof(Entry))
+            grown = realloc(self.entries, <size_t> capacity * sizeof(Entry))
             if grown == NULL:
                 return False
             self.entries = <Entry*> grown
@@ -142,15 +159,17 @@ cdef class KeySet:
             at = (at + 1) & self.mask
 
     cdef Py_ssize_t entry_of(self, const uint8_t* key, int32_t size) noexcept nogil:
-        """Index of the key's entry, a new one (the last) where it has none; -1 when memory is out."""
+        """Index of the key's entry, a new one (the last) where it has none; NO_MEMORY; FULL."""
         cdef uint64_t h = hash_key(key, size, self.seed), at
         cdef bint found = False
         if not self.has_room() and not self.grow_slots():
-            return -1
+            return NO_MEMORY
         at = self.find(h, key, size, &found)
         if found:
             return <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
-        return self.count - 1 if self.append(at, h, key, size) else -1
+        if self.count == MOST_KEYS:
+            return FULL
+        return self.count - 1 if self.append(at, h, key, size) else NO_MEMORY
 
     def settle(self):
         """Ends a file: the keys noted so far are decided, and no later `note` or `keep_noted` concerns them."""
@@ -176,7 +195,7 @@ cdef class KeySet:
                 if entry >= self.settled:
                     self.entries[entry].record = first + i
         if entry < 0:
-            raise MemoryError
+            raise no_entry(entry)
 
     def keep_noted(self, const uint8_t[::1] data not None, keys not None, values not None, int64_t first):
         """Keeps the records that were noted as their keys' last and are no tombstones; arguments as in `note`.
@@ -229,18 +248,25 @@ cdef class KeySet:
             else:
                 i = n
         if entry < 0:
-            raise MemoryError
+            raise no_entry(entry)
         if i < n:
             raise ValueError(f"key {i} is in the set already")
 
     def positions(self, keys not None):
-        """Where each key of a pyarrow (large) binary array stands in the set: a pyarrow.Int32Array, null where absent."""
+        """Where each key of a pyarrow (large) binary array stands in the set: a pyarrow.Int32Array, null where absent.
+
+        Raises:
+            SizeLimitError: a key is 2 GiB or more, or there are more keys in the set than an int32 counts.
+        """
         cdef BinaryValues k = binary_values(keys)
         cdef Py_ssize_t i, absent = 0
         cdef int32_t* out
         cdef uint8_t* validity
         cdef uint64_t at = 0
         cdef bint found
+        check_sizes(&k, "keys")
+        if self.count > INT32_MAX:
+            raise SizeLimitError(f"the positions of {self.count} keys are more than an int32 tells")
         positions = pa.allocate_buffer(k.length * 4)
         out = <int32_t*> <uintptr_t> positions.address
         valid = pa.allocate_buffer((k.length + 7) // 8)

@@ -109,6 +109,23 @@ cdef class LayerBuilder:
             raise ValueError("the layer is finished")
         self.count += append_records(&self.area, &self.size, self.row_checksums, True, data, keys, values)
 
+    def append_layer(self, Layer layer not None):
+        """Copies the records of another layer.
+
+        Raises:
+            ValueError: one of the two has row checksums, and the other has none.
+        """
+        cdef bint good
+        if self.finished:
+            raise ValueError("the layer is finished")
+        if layer.row_checksums != self.row_checksums:
+            raise ValueError("the layers do not agree about row checksums")
+        with nogil:
+            good = append_bytes(&self.area, &self.size, layer.area.data, layer.size - 4)
+        if not good:
+            raise MemoryError
+        self.count += layer.num_records
+
     def finish(self):
         """The layer. Ends the builder."""
         if self.finished:

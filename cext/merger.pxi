@@ -48,6 +48,7 @@ cdef class Merger:
 
     def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
         cdef Layer layer
+        cdef Fault fault = Fault(NONE, 0)
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
@@ -62,8 +63,8 @@ cdef class Merger:
             self.table.layers[i] = layer.area.data
             records += layer.num_records
         self.size = base.view.end
-        if not table_reserve(&self.table, records):
-            raise MemoryError
+        if not table_reserve(&self.table, records, &fault):
+            raise failure(&fault, base.path)
 
     def __dealloc__(self):
         table_free(&self.table)
@@ -174,7 +175,9 @@ cdef class Merger:
                 self.at += record.size
                 n += 1
             left -= n
-            if not table_reserve(&self.table, n) or not area_need(&self.dead, 8 * (self.num_dead + n)):
+            if not table_reserve(&self.table, n, fault):
+                return
+            if not area_need(&self.dead, 8 * (self.num_dead + n)):
                 fault.kind = OUT_OF_MEMORY
                 return
             for i in range(n):

@@ -143,8 +143,8 @@ cdef class VersionedMap:
         if layer.row_checksums != self.overlay.row_checksums:
             raise ValueError("the layer and the image do not agree about row checksums")
         number = len(self.key_counts)
-        if number >= <int64_t> 0xFFFFFFFF:
-            raise MemoryError
+        if number > MOST_NODES:
+            raise SizeLimitError(f"a map has room for {MOST_NODES} layers")
         self.layers.append(layer)
         self.parents.append(parent)
         self.key_counts.append(-1)
@@ -225,8 +225,7 @@ cdef class VersionedMap:
         cdef int64_t newest, number, offset
         cdef bint tombstone
         cdef int i
-        if not table_reserve(table, n):
-            fault.kind = OUT_OF_MEMORY
+        if not table_reserve(table, n, fault):
             return
         for i in range(n):
             table_start(table, &keys[i])

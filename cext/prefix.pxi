@@ -134,8 +134,10 @@ cdef bint prefix_add(
     cdef Entry* entry
     if size == -1:
         return True
-    if size == -2 or not prefix_reserve(prefixes):
+    if size == -2:
         fault.kind = OUT_OF_MEMORY
+        return False
+    if not prefix_reserve(prefixes, fault):
         return False
     h = hash_key(scratch.row.data, <int32_t> size, seed)
     before = prefix_find(prefixes, plan, source, h, scratch.row.data, size, scratch, &at, fault)
@@ -151,17 +153,21 @@ cdef bint prefix_add(
     return True
 
 
-cdef bint prefix_reserve(Prefixes* prefixes) noexcept nogil:
+cdef bint prefix_reserve(Prefixes* prefixes, Fault* fault) noexcept nogil:
     cdef Table slots
-    if prefixes.count + 1 >= <int64_t> 0xFFFFFFFF:
+    cdef int bits = bits_for(prefixes.distinct + 1, prefixes.bits)
+    if prefixes.count + 1 > MOST_NODES or bits > MOST_BITS:
+        fault.kind = TABLE_FULL
         return False
-    if not area_need(&prefixes.entries, (prefixes.count + 1) * sizeof(Entry)):
+    if not area_need(&prefixes.entries, (prefixes.count + 1) * <int64_t> sizeof(Entry)):
+        fault.kind = OUT_OF_MEMORY
         return False
-    if prefixes.bits and 4 * (prefixes.distinct + 1) <= 3 * (<int64_t> 1 << prefixes.bits):
+    if bits == prefixes.bits:
         return True
     slots.slots = prefixes.slots
     slots.bits = prefixes.bits
-    if not table_grow(&slots, prefixes.bits + 1 if prefixes.bits else 6):
+    if not table_grow(&slots, bits):
+        fault.kind = OUT_OF_MEMORY
         return False
     prefixes.slots = slots.slots
     prefixes.bits = slots.bits

@@ -16,12 +16,12 @@ from libc.stdlib cimport free, realloc
 
 import pyarrow as pa
 
-from arrow_binary cimport BinaryValues, binary_values, is_null, size_of, value_of
+from arrow_binary cimport BinaryValues, binary_values, is_null, size_of, too_large, value_of
 from byteorder cimport load_be32, load_le32
 from crc32c_inline cimport crc32c_update
 from record_writer cimport write_put, write_size, write_tombstone
 
-from hdfsstore.errors import CorruptFileError
+from hdfsstore.errors import CorruptFileError, SizeLimitError
 
 
 cdef enum Fault:
@@ -83,10 +83,13 @@ cdef class RecordParser:
         Raises:
             CorruptFileError: sizes or checksums are wrong, or a record is larger than max_record_bytes; `offset` counts
                 from the start of the window.
+            SizeLimitError: `size` is 2 GiB or more.
         """
         cdef Fault fault
-        if size > window.shape[0] or size > INT32_MAX:
+        if not 0 <= size <= window.shape[0]:
             raise ValueError(f"a window of {window.shape[0]} bytes does not hold {size}")
+        if size > INT32_MAX:
+            raise SizeLimitError(f"a window of {size} bytes is 2 GiB or more, which is more than spans of int32 tell")
         self.count = 0
         self.consumed = 0
         self.ended = False
@@ -237,7 +240,8 @@ def encode_records(keys not None, values not None, *, bint row_checksums=False):
         A pyarrow.Buffer of the uncompressed file.
 
     Raises:
-        ValueError: there are not as many keys as values, a key is null, or one is 2 GiB or more.
+        ValueError: there are not as many keys as values, or a key is null.
+        SizeLimitError: a key or value is 2 GiB or more.
     """
     cdef BinaryValues k = binary_values(keys), v = binary_values(values)
     cdef Py_ssize_t i
@@ -250,7 +254,7 @@ def encode_records(keys not None, values not None, *, bint row_checksums=False):
             raise ValueError(f"key {i} is null")
         value_size = 0 if is_null(&v, i) else size_of(&v, i)
         if max(size_of(&k, i), value_size) > INT32_MAX - extra:
-            raise ValueError(f"record {i} is too large: 2 GiB is more than its length field holds")
+            raise too_large(f"the key or value of record {i}")
         total += 8 + extra + size_of(&k, i) + value_size
     result = pa.allocate_buffer(total)
     out = <uint8_t*> <uintptr_t> result.address

@@ -1,5 +1,10 @@
 # The table of a transaction and of the overlay: for each key the chain of its records, the newest first.
 
+cdef enum:
+    MOST_BITS = 32          # a slot holds so many bits of the hash, by which it is placed
+
+cdef int64_t MOST_NODES = ((<int64_t> 1) << 32) - 2  # number + 1 takes 32 bits
+
 cdef struct Node:
     uint64_t at             # offset of the record in its layer << 1 | whether it is a tombstone
     uint32_t before         # the key's node before + 1, 0 = none
@@ -43,16 +48,25 @@ cdef inline const uint8_t* node_key(const Table* table, const Node* node, int32_
     return p + 4 + checksum
 
 
-cdef bint table_reserve(Table* table, int64_t more) noexcept nogil:
-    """Makes room for so many more nodes, each of which may be of a new key."""
-    cdef int bits = max(table.bits, 6)
-    if table.count + more >= <int64_t> 0xFFFFFFFF:
-        return False
-    if not area_need(&table.nodes, (table.count + more) * sizeof(Node)):
-        return False
-    while 4 * (table.keys + more) > 3 * (<int64_t> 1 << bits):
+cdef inline int bits_for(int64_t keys, int bits) noexcept nogil:
+    """log2 of the slots that so many keys need; not less than `bits`, which is that of the slots there are."""
+    if bits < 6:
+        bits = 6
+    while 4 * keys > 3 * (<int64_t> 1 << bits):
         bits += 1
-    return bits == table.bits or table_grow(table, bits)
+    return bits
+
+
+cdef bint table_reserve(Table* table, int64_t more, Fault* fault) noexcept nogil:
+    """Makes room for so many more nodes, each of which may be of a new key."""
+    cdef int bits = bits_for(table.keys + more, table.bits)
+    if table.count + more > MOST_NODES or bits > MOST_BITS:
+        fault.kind = TABLE_FULL
+    elif not area_need(&table.nodes, (table.count + more) * <int64_t> sizeof(Node)) or (
+        bits > table.bits and not table_grow(table, bits)
+    ):
+        fault.kind = OUT_OF_MEMORY
+    return fault.kind == NONE
 
 
 cdef bint table_grow(Table* table, int bits) noexcept nogil:
@@ -60,7 +74,7 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
     cdef uint64_t i, at, slot, old_slots = (<uint64_t> 1 << table.bits) if table.bits else 0
     cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
     cdef uint64_t* slots
-    if not area_zeroed(&grown, 8 << bits):
+    if not area_zeroed(&grown, <int64_t> 8 << bits):
         return False
     slots = <uint64_t*> grown.data
     for i in range(old_slots):

@@ -77,8 +77,8 @@ cdef class Transaction:
         cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(value)
         cdef int64_t size = PyBytes_GET_SIZE(value)
         set_key(&found, key)
-        if size > INT32_MAX - 8:
-            raise ValueError("the value is 2 GiB or more, which is more than the length field of a record holds")
+        if size > MOST_BYTES:
+            raise too_large("the value")
         self.enter(True)
         with nogil:
             if self.reserve(found.size + size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
@@ -131,7 +131,7 @@ cdef class Transaction:
         """Appends the keys' values, notes their hashes, and returns how many keys have none."""
         cdef Lookup[GROUP] keys
         cdef uint64_t* hashes
-        cdef int64_t start = 0, absent = 0
+        cdef int64_t start = 0, absent = 0, rows
         cdef int i, n
         memset(validity, 0, (k.length + 7) // 8)
         if not area_need(&out.ends, 4 * (k.length + 1)) or not area_need(&self.got_hashes, 8 * k.length):
@@ -144,7 +144,8 @@ cdef class Transaction:
                 return 0
             # Values are mostly of one size: the first ones tell how much room all will need. If not, the column grows.
             if start == GROUP:
-                area_need(&out.data, min(out.size // GROUP * k.length + out.size, MOST_EXPECTED))
+                rows = min(k.length, MOST_EXPECTED)
+                area_need(&out.data, min(min(out.size // GROUP, MOST_EXPECTED) * rows + out.size, MOST_EXPECTED))
             for i in range(n):
                 if not column_add(out, keys[i].value, keys[i].value_size):
                     fault.kind = OUT_OF_MEMORY
@@ -166,6 +167,7 @@ cdef class Transaction:
 
         Raises:
             ValueError: a key or value is null, or there are not as many of both.
+            SizeLimitError: they are too many, or one is 2 GiB; nothing is set.
             ImageDamagedError, MemoryError: some of the keys may have been set; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys"), v = checked_values(values, "values")
@@ -183,6 +185,7 @@ cdef class Transaction:
 
         Raises:
             ValueError: a key is null.
+            SizeLimitError: they are too many, or one is 2 GiB; nothing is removed.
             ImageDamagedError, MemoryError: some of the keys may have been removed; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys")
@@ -234,11 +237,13 @@ cdef class Transaction:
 
     cdef bint reserve(self, int64_t size, int64_t count, Fault* fault) noexcept nogil:
         """Makes room for that many records with that many bytes of keys and values."""
-        if table_reserve(&self.own, count) and area_need(&self.records, self.records_size + size + 12 * count + 4):
-            self.own_records = self.records.data
-            return True
-        fault.kind = OUT_OF_MEMORY
-        return False
+        if not table_reserve(&self.own, count, fault):
+            return False
+        if not area_need(&self.records, self.records_size + size + 12 * count + 4):
+            fault.kind = OUT_OF_MEMORY
+            return False
+        self.own_records = self.records.data
+        return True
 
     cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size, Fault* fault) noexcept nogil:
         """Appends the update of a key, for which there is room, that find_all has looked for."""
@@ -339,8 +344,8 @@ cdef class Transaction:
 
 cdef bint set_key(Lookup* out, bytes key) except False:
     out.key = <const uint8_t*> PyBytes_AS_STRING(key)
-    if PyBytes_GET_SIZE(key) > INT32_MAX - 8:
-        raise ValueError("the key is 2 GiB or more, which is more than the length field of a record holds")
+    if PyBytes_GET_SIZE(key) > MOST_BYTES:
+        raise too_large("the key")
     out.size = <int32_t> PyBytes_GET_SIZE(key)
     return True
 

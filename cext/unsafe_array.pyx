@@ -150,7 +150,7 @@ def read_elements(data, spans, str kind, object digits, str path):
     cdef int32_t* offsets
     cdef Elements e
     memset(&e, 0, sizeof(e))
-    e.kind = ord(kind)
+    e.kind = <char> ord(kind)
     e.bound = 10 ** min(digits, 18)
     offset_buffer = pa.allocate_buffer(4 * (n + 1))
     offsets = <int32_t*> address(offset_buffer)
@@ -207,7 +207,7 @@ def array_sizes(int64_t count, int64_t first, validity, offsets, str kind, sizes
     cdef const uint8_t* bits = address(validity)
     cdef const int32_t* starts = <const int32_t*> address(offsets) + first
     cdef const int32_t* element_sizes = <const int32_t*> address(sizes)
-    cdef int64_t r, i, size, elements, width = element_width(ord(kind))
+    cdef int64_t r, i, size, elements, width = element_width(<char> ord(kind))
     cdef bint good = True
     cdef int32_t* out
     result = pa.allocate_buffer(4 * count)
@@ -253,7 +253,7 @@ def write_elements(out, places, int64_t first, offsets, str kind, object digits,
     cdef int64_t* children = NULL
     cdef Source source
     cdef bint good = True
-    set_source(&source, ord(kind), digits, column)
+    set_source(&source, <char> ord(kind), digits, column)
     element_places = None
     if source.sizes != NULL:
         element_places = pa.allocate_buffer(column[3].size * 2)

@@ -121,7 +121,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     cdef uint8_t* row_bits
     memset(&rows, 0, sizeof(rows))
     rows.data = address(data)
-    rows.data_size = data.size
+    rows.data_size = min(<int64_t> data.size, INT32_MAX)  # spans of nested values tell no more
     rows.spans = <const int32_t*> address(spans)
     rows.count = n
     rows.fields = len(kinds)
@@ -152,7 +152,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     try:
         for field in range(rows.fields):
             column = &columns[field]
-            column.kind = kinds[field]
+            column.kind = <char> kinds[field]
             column.bound = 10 ** min(int(digits[field]), 18)
             column.has_nulls = rows.null_count > 0 or get_bit(any_null, field)
             validity = values = None
@@ -185,7 +185,7 @@ cdef failure(Rows* rows, list paths, str path):
     what = f"a row of {size} bytes" if not path else f"a struct of {size} bytes in field {path!r}"
     field = f"field {paths[rows.bad_field]!r}" if rows.bad_field >= 0 else "a field"
     if rows.reason == OUTSIDE:
-        why = f"lies outside of the {rows.data_size} bytes of data"
+        why = f"lies outside of the first {rows.data_size} bytes of data"
     elif rows.reason == TOO_SHORT:
         why = f"is too short: {rows.fields} fields need at least {rows.fixed} bytes"
     elif rows.reason == OTHER_SIZE:

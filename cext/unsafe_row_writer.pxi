@@ -1,13 +1,24 @@
 # Arrow columns, written as the null bits and slots of rows.
 
 
-cdef Source* sources_of(bytes kinds, bytes digits, list columns) except NULL:
-    cdef Source* sources = <Source*> calloc(max(len(kinds), 1), sizeof(Source))
-    if sources == NULL:
-        raise MemoryError
-    for i, column in enumerate(columns):
-        set_source(&sources[i], kinds[i], int(digits[i]), column)
-    return sources
+cdef class Sources:
+    """The columns of fields, as `write_fields` has them, and room for where their values lie; frees both."""
+
+    cdef Source* of
+    cdef int64_t** places
+
+    def __cinit__(self, bytes kinds, bytes digits, list columns):
+        cdef Py_ssize_t i, fields = len(kinds)
+        self.of = <Source*> calloc(max(fields, 1), sizeof(Source))
+        self.places = <int64_t**> calloc(max(fields, 1), sizeof(int64_t*))
+        if self.of == NULL or self.places == NULL:
+            raise MemoryError
+        for i in range(fields):
+            set_source(&self.of[i], <char> kinds[i], int(digits[i]), columns[i])
+
+    def __dealloc__(self):
+        free(self.of)
+        free(self.places)
 
 
 def row_sizes(int64_t count, int64_t first, validity, bytes kinds, bytes digits, list columns):
@@ -22,11 +33,13 @@ def row_sizes(int64_t count, int64_t first, validity, bytes kinds, bytes digits,
     cdef const uint8_t* bits = address(validity)
     cdef bint good = True
     cdef int32_t* sizes
-    cdef Source* sources
-    columns = [column for i, column in enumerate(columns) if is_variable(kinds[i])]
+    cdef Sources owner
+    cdef const Source* sources
+    columns = [column for kind, column in zip(kinds, columns) if is_variable(<char> kind)]
     kinds = kinds.translate(None, FIXED_KINDS)
-    sources = sources_of(kinds, bytes(len(kinds)), columns)
     fields = len(kinds)
+    owner = Sources(kinds, bytes(fields), columns)
+    sources = owner.of
     result = pa.allocate_buffer(4 * count)
     sizes = <int32_t*> address(result)
     with nogil:
@@ -44,7 +57,6 @@ def row_sizes(int64_t count, int64_t first, validity, bytes kinds, bytes digits,
                 good = False
                 break
             sizes[r] = <int32_t> size
-    free(sources)
     if not good:
         raise OverflowError
     return result
@@ -70,13 +82,10 @@ def write_fields(out, places, bytes kinds, bytes digits, list columns):
     cdef int64_t r, n = places.size // 8, block, start, stop, field, bad = -1
     cdef int64_t fields = len(kinds), bits = bitset_bytes(fields), fixed = bits + 8 * fields
     cdef int64_t used[BLOCK]
-    cdef int64_t** children
-    cdef Source* sources = sources_of(kinds, digits, columns)
-    children = <int64_t**> calloc(max(fields, 1), sizeof(int64_t*))
-    if children == NULL:
-        free(sources)
-        raise MemoryError
-    result = [pa.allocate_buffer(8 * n) if is_variable(kinds[i]) else None for i in range(len(kinds))]
+    cdef Sources owner = Sources(kinds, digits, columns)
+    cdef const Source* sources = owner.of
+    cdef int64_t** children = owner.places
+    result = [pa.allocate_buffer(8 * n) if is_variable(<char> kind) else None for kind in kinds]
     for field in range(fields):
         children[field] = <int64_t*> address(result[field])
     with nogil:
@@ -93,8 +102,6 @@ def write_fields(out, places, bytes kinds, bytes digits, list columns):
                     break
             if bad >= 0:
                 break
-    free(sources)
-    free(children)
     return bad, result if bad < 0 else []
 
 

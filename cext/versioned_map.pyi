@@ -125,6 +125,8 @@ class LayerBuilder:
     def __init__(self, *, row_checksums: bool) -> None: ...
     def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
         """Copies records, tombstones too; arguments and errors of ImageBuilder.append."""
+    def append_layer(self, layer: Layer) -> None:
+        """Copies the records of another layer. ValueError: only one of the two has row checksums."""
     def finish(self) -> Layer: ...
 
 @final
@@ -162,7 +164,7 @@ class Transaction:
     def get_many(self, keys: _Binary) -> _Binary:
         """The keys' values, aligned, null where absent; large_binary only where they are 2 GiB or more together."""
     def put_many(self, keys: _Binary, values: _Binary) -> None:
-        """Sets values in their order. ValueError: nulls or other lengths, and nothing is set."""
+        """Sets values in their order. ValueError: nulls or other lengths; SizeLimitError: too many; nothing is set."""
     def remove_many(self, keys: _Binary) -> int:
         """How many of the keys were there."""
     def scan(self, max_bytes: int = 1 << 20) -> Iterator[tuple[_Binary, _Binary]]:

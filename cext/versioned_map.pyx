@@ -61,7 +61,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 import pyarrow as pa
 
 from area cimport Area, area_free, area_need, area_prefetch, area_resize, area_zeroed
-from arrow_binary cimport BinaryValues, binary_values, size_of, value_of
+from arrow_binary cimport MOST_BYTES, BinaryValues, binary_values, check_sizes, size_of, too_large, total_size, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
@@ -69,7 +69,7 @@ from key_hash cimport hash_key
 from record_writer cimport write_put, write_size, write_tombstone
 from unsafe_layout cimport bitset_bytes, get_bit, padded, set_bit
 
-from hdfsstore.errors import CorruptFileError, ImageDamagedError, UnsupportedVersionError
+from hdfsstore.errors import CorruptFileError, ImageDamagedError, SizeLimitError, UnsupportedVersionError
 
 PrefixPlan = tuple[int, bytes]
 
@@ -80,6 +80,8 @@ cdef enum:
 cdef enum FaultKind:
     NONE
     OUT_OF_MEMORY
+    TABLE_FULL
+    TOO_MUCH_TO_INDEX
     DAMAGED_BLOCK
     DAMAGED_RECORD
 
@@ -139,6 +141,16 @@ cdef failure(Fault* fault, str path):
     """The exception for a fault."""
     if fault.kind == OUT_OF_MEMORY:
         return MemoryError()
+    if fault.kind == TABLE_FULL:
+        return SizeLimitError(
+            f"a table has room for {MOST_NODES} updates of {<int64_t> 3 << (MOST_BITS - 2)} keys",
+            remedy="Make fewer updates in a batch, or spread the state over more partitions",
+        )
+    if fault.kind == TOO_MUCH_TO_INDEX:
+        return SizeLimitError(
+            f"an index has room for {MOST_SLOTS // 5 * 4} keys in {MOST_RECORD_BYTES} bytes of records",
+            remedy="Spread the state over more partitions",
+        )
     what = "a block of the image does not match its checksum"
     if fault.kind == DAMAGED_RECORD:
         what = "the image's index names no record"

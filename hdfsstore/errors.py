@@ -48,6 +48,10 @@ def remedied(remedy: str) -> Iterator[None]:
         raise CorruptFileError(error.message, error.path, error.offset, error.remedy or remedy) from error
 
 
+class SizeLimitError(StateStoreError):
+    """What was given is more than a table, a file or a row has room for; the message has the limit."""
+
+
 class UnsupportedVersionError(StateStoreError):
     """A log or file was written in a newer format version than this release knows."""
 

@@ -14,7 +14,7 @@ cp -R tests build/asan/tests
 cd build/asan
 LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)"
 # Arrow's buffers are watched only where they come from malloc.
-export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system
+export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system
 case $($python -c 'import hdfsstore._cext.lz4_block as module; print(module.__file__)') in
 "$root"/build/asan/*) ;;
 *) echo "the tests would not run on the sanitizers' build" >&2 && exit 1 ;;

@@ -11,7 +11,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.row_plan import plan
 from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.errors import SchemaMismatchError, StateStoreError
+from hdfsstore.errors import SchemaMismatchError, SizeLimitError
 
 BinaryRows: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
 Schema: TypeAlias = "pa.Schema | t.StructType | str"
@@ -75,8 +75,8 @@ class RecordLimit:
             if size > self._most:
                 raise self._too_large(size)
 
-    def _too_large(self, size: int) -> StateStoreError:
-        return StateStoreError(
+    def _too_large(self, size: int) -> SizeLimitError:
+        return SizeLimitError(
             f"a key or value of {size} bytes is larger than this store can read again, which is {self._most}",
             remedy="Raise max_record_bytes of the StateStoreConf, in a query the option hdfsstore.maxRecordBytes",
         )
@@ -120,7 +120,7 @@ class BatchCodec:
             try:
                 rows = rows.cast(pa.binary())
             except pa.ArrowInvalid:
-                raise StateStoreError(
+                raise SizeLimitError(
                     f"{len(rows)} {self._part}s take 2 GiB or more", remedy="Ask for fewer rows at a time"
                 ) from None
         data = rows.buffers()[2] or pa.py_buffer(b"")

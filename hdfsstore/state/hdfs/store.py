@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar, cast
 
 from hdfsstore._cext.versioned_map import Layer, LayerBuilder, Transaction
-from hdfsstore.codecs.records import decode_records
 from hdfsstore.errors import ImageDamagedError
 from hdfsstore.state import store
 from hdfsstore.state.hdfs.versions import HeldVersion
@@ -140,7 +139,5 @@ class HdfsStateStore(HdfsReadStateStore, BaseStore[Owner, Transaction]):
             return last
         builder = LayerBuilder(row_checksums=self._owner.row_checksums)
         for layer in (*self._sealed, last):
-            records = memoryview(layer.records).cast("B")
-            keys, values, _ = decode_records(records, row_checksums=self._owner.row_checksums)
-            builder.append(records, keys, values)
+            builder.append_layer(layer)
         return builder.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterable, Mapping
 
@@ -16,6 +17,7 @@ from hdfsstore.codecs.types import StructType
 
 BLOCK = 4096
 HEADER = 96
+NORESERVE = 0x4000  # Linux' MAP_NORESERVE, which Python's mmap names from 3.13 on
 
 # What is put, or None where the key is removed.
 Update = tuple[bytes, bytes | None]
@@ -114,3 +116,18 @@ def with_right_checksums(file: bytes | bytearray) -> bytes:
     struct.pack_into("<I", out, 12, 0)
     struct.pack_into("<I", out, 12, crc32c(bytes(out[:index_at])))
     return bytes(out)
+
+
+def zeros(size: int) -> pa.Buffer:
+    """So many bytes of address space, of which those take memory that are written to."""
+    return pa.py_buffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | NORESERVE))
+
+
+def empty_keys(count: int) -> pa.BinaryArray:
+    return pa.Array.from_buffers(pa.binary(), count, [None, zeros(4 * (count + 1)), pa.py_buffer(b"")])
+
+
+def large_key() -> pa.LargeBinaryArray:
+    """One key of 2 GiB."""
+    size = 1 << 31
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(struct.pack("<qq", 0, size)), zeros(size)])
