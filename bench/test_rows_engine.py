@@ -59,8 +59,8 @@ class Stages:
         self._call = call(table, "user")
         self._state = state
         self._reader, self._key_reader = RowReader(ROWS), RowReader(KEYS)
-        self._states = KeyStates(state, ColumnsCodec(STATE, state.state_type))
-        self._writer = RowWriter(OUTPUT, list(arrow_schema(OUTPUT)))
+        self._states = KeyStates(state, ColumnsCodec(STATE, state.state_type, state.shown))
+        self._writer = RowWriter(OUTPUT, list(arrow_schema(OUTPUT)), state.shown)
         self.group()
         self.rows()
         self.read()

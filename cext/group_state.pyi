@@ -38,7 +38,8 @@ class ColumnsState:
 class ValueState(ColumnsState):
     """The same of a state that is one Python value and no tuple of columns.
 
-    It is kept as it is when the function has ended with this key.
+    It is kept as it is when the function has ended with this key. A class that inherits from it has `_check`, which
+    `update` calls with the value, and which raises where it cannot be kept.
     """
 
 class Notes:

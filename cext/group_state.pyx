@@ -72,6 +72,7 @@ cdef class ValueState(ColumnsState):
     def update(self, newValue):
         if newValue is None:
             super(ColumnsState, self).update(newValue)  # raises
+        self._check(newValue)
         self.set(newValue)
 
 

@@ -48,7 +48,6 @@ cdef class FrameCutter:
             else:
                 self.others.append((kind, block._mgr_locs, values))
         self.labels = frame.columns
-        self.labels.is_unique, self.labels._engine  # found out once, for the views of it
         self.names = self.labels._data.reshape(1, -1)
         self.ranges = {}
         manager = self.managers([slice(0, len(frame))], [len(frame)])[0]
@@ -105,11 +104,11 @@ cdef list blocks_of(type kind, list arrays, columns):
 
 
 cdef view_of(labels, names):
-    """labels._view(), but for that array of the same labels."""
+    """labels._view(), but for that array of the same labels, and for what was found out about them."""
     view = new_object(Labels)
     view._data = names
     view._name = labels._name
-    view._cache = labels._cache
+    view._cache = {}  # what is looked up goes by labels that the function may write over
     view._references = labels._references
     view._id = new_object(Anything)
     return view

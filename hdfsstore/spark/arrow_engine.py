@@ -176,10 +176,10 @@ class ArrowEngine:
             table = self._in_schema(output)
         except StateStoreError:
             raise
-        except (Exception, SystemExit) as error:  # sys.exit() would end the worker without a word
+        except BaseException as error:
             raise UserFunctionError(
                 f"the function of mapInArrowWithState failed in partition {state.partition_id} of batch "
-                f"{state.batch_id}: {type(error).__name__}: {error}",
+                f"{state.batch_id}: {state.shown.error(error)}",
                 remedy="The state is as before the batch",
             ) from error
         yield from table.to_batches(max_chunksize=_OUTPUT_ROWS)

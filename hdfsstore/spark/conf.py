@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.conf import StateStoreConf, parse_bytes
+from hdfsstore.state.conf import StateStoreConf, parse_boolean, parse_bytes
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _OF_STORE = {
     "minDeltasForSnapshot": f"{_STATE_STORE}minDeltasForSnapshot",
     "rowChecksum.enabled": f"{_STATE_STORE}rowChecksum.enabled",
 }
-NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions")))
+NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions", "redactErrors")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class QueryConf:
             [spark.sql.streaming.numRecentProgressUpdates].
         speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
         store: of the state store [the other names; else Spark's own confs].
+        redact_errors: whether errors leave out keys and values [redactErrors].
     """
 
     num_partitions: int = 200
@@ -54,6 +55,7 @@ class QueryConf:
     num_recent_progress: int = 100
     speculation: bool = False
     store: StateStoreConf = field(default_factory=StateStoreConf)
+    redact_errors: bool = False
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
@@ -79,6 +81,7 @@ class QueryConf:
             num_recent_progress=int(conf.get("spark.sql.streaming.numRecentProgressUpdates", "100")),
             speculation=conf.get("spark.speculation", "false").strip().lower() == "true",
             store=_store(conf, given),
+            redact_errors=setting("redactErrors", f"{_CONF}redactErrors", "false", parse_boolean),
         )
 
 

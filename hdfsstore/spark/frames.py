@@ -105,6 +105,11 @@ def _kinds(rows: pa.Table, starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]
 
 def _cut_rows(frame: pd.DataFrame) -> Cut:
     def cut(starts: list[int], ends: list[int]) -> list[pd.DataFrame]:
-        return [frame.iloc[start:end].reset_index(drop=True) for start, end in zip(starts, ends, strict=True)]
+        return [one(start, end) for start, end in zip(starts, ends, strict=True)]
+
+    def one(start: int, end: int) -> pd.DataFrame:
+        rows = frame.iloc[start:end].reset_index(drop=True)
+        rows.columns = frame.columns.copy(deep=True)  # a function may write over its labels
+        return rows
 
     return cut

@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql.streaming.state import GroupState
 
 from hdfsstore._cext.group_state import PLAIN, ColumnsState, ValueState
+from hdfsstore._cext.packable import packable
 
 NO_TIMEOUT = -1
 NO_WATERMARK = -1
@@ -40,7 +41,12 @@ class KeyState(ColumnsState, GroupState):
 
 
 class KeyValue(ValueState, KeyState):
-    """A KeyState whose state is one Python value and no tuple of columns."""
+    """A KeyState whose state is one Python value and no tuple of columns.
+
+    `update` raises TypeError or ValueError of a value that would not come back as it is.
+    """
+
+    _check = staticmethod(packable)
 
 
 def key_state_class(

@@ -67,7 +67,7 @@ class KeyCalls:
                         result = func(key, its_rows, state)
                         results = iter(() if result is None else result)
                     given = list(map(accept, islice(results, PART_ROWS)))
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+                except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
                     self._fail(error, index)
                 output += given
                 if len(given) < PART_ROWS:
@@ -92,7 +92,7 @@ class KeyCalls:
         self._ends.clear()
         return batch
 
-    def _fail(self, error: Exception | SystemExit, index: int) -> NoReturn:
+    def _fail(self, error: BaseException, index: int) -> NoReturn:
         key = self._states.describe(index)
         if isinstance(error, MisfitError):
             raise SchemaMismatchError(
@@ -102,6 +102,6 @@ class KeyCalls:
             ) from error.__cause__
         raise UserFunctionError(
             f"the function of mapWithState failed for the key {key} in batch {self._batch_id}: "
-            f"{type(error).__name__}: {error}",
+            f"{self._states.shown.error(error)}",
             remedy="The state is as before the batch",
         ) from error

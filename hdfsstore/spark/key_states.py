@@ -17,6 +17,7 @@ from hdfsstore.spark.group_state import KeyState, key_state_class
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.row_columns import MisfitError, RowWriter
 from hdfsstore.spark.row_values import RowReader
+from hdfsstore.spark.shown import Shown
 from hdfsstore.state.rows import BinaryRows
 
 
@@ -27,11 +28,13 @@ class StateCodec(Protocol):
         state_class: of the states.
         width: how many columns a state has.
         is_plain: whether `accept` gives a tuple of so many values as it is.
+        remedy: what to do about a MisfitError.
     """
 
     state_class: type[KeyState]
     width: int
     is_plain: bool
+    remedy: str
 
     def decode(self, states: pa.StructArray) -> Iterable[Any]:
         """The values of the states; None where there is none."""
@@ -47,10 +50,11 @@ class ColumnsCodec:
     """A StateCodec of states with declared columns, which are tuples to the function."""
 
     state_class: type[KeyState] = KeyState
+    remedy = "Give state.update() what stateStructType declares"
 
-    def __init__(self, schema: s.StructType, arrow_type: pa.StructType) -> None:
+    def __init__(self, schema: s.StructType, arrow_type: pa.StructType, shown: Shown) -> None:
         self._reader = RowReader(schema)
-        self._writer = RowWriter(schema, list(arrow_type))
+        self._writer = RowWriter(schema, list(arrow_type), shown)
         self.width, self.is_plain = len(schema), self._writer.is_plain
         self.accept = self._writer.accept
         self.encode = self._writer.columns
@@ -71,10 +75,14 @@ class KeyStates:
     Args:
         partition: of the task.
         codec: of its states.
+
+    Attributes:
+        shown: how messages show keys and values.
     """
 
     def __init__(self, partition: PartitionState, codec: StateCodec) -> None:
         self._partition = partition
+        self.shown = partition.shown
         self._codec = codec
         self._class_of_data = self._class(has_timed_out=False)
         self._class_of_expired = self._class(has_timed_out=True)
@@ -91,12 +99,12 @@ class KeyStates:
         """
         self._key_rows = key_rows
         found = self._partition.get(key_rows)[0] if states is None else states
-        return map(self._class_of_data, self._codec.decode(found))
+        return map(self._class_of_data, self._decoded(found))
 
     def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
         """The states of keys whose timeout is over, as PartitionState.due gives them."""
         self._key_rows = key_rows
-        return map(self._class_of_expired, self._codec.decode(states))
+        return map(self._class_of_expired, self._decoded(states))
 
     def write(self) -> None:
         """Writes what was noted. SchemaMismatchError: a state does not fit its schema."""
@@ -115,7 +123,25 @@ class KeyStates:
 
     def describe(self, index: int) -> str:
         """A key among those that were read, for messages."""
-        return describe_key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
+        return self.shown.key(self._partition.decode_keys(self._key_rows.slice(index, 1)))
+
+    def _decoded(self, states: pa.StructArray) -> Iterable[Any]:
+        try:
+            return self._codec.decode(states)
+        except Exception as error:
+            for index in range(len(states)):
+                try:
+                    list(self._codec.decode(states.slice(index, 1)))
+                except Exception as of_key:
+                    raise SchemaMismatchError(
+                        f"the state of the key {self.describe(index)}, from before batch {self._partition.batch_id}, "
+                        f"cannot be read: {self.shown.error(of_key)}",
+                        remedy="Set the query back to a batch from before it was written (delete Spark's offsets and "
+                        "commits from there on)",
+                    ) from of_key
+            raise SchemaMismatchError(
+                f"the states before batch {self._partition.batch_id} cannot be read: {self.shown.error(error)}"
+            ) from error
 
     def _taken(self, indices: list[int]) -> BinaryRows:
         """Some of the keys that were read, by ascending numbers; if all, the very array, which a store knows again."""
@@ -141,14 +167,8 @@ class KeyStates:
         return SchemaMismatchError(
             f"the state of the key {self.describe(index)} in batch {self._partition.batch_id} cannot be kept: "
             f"{error.message}",
-            remedy="Give state.update() what stateStructType declares",
+            remedy=self._codec.remedy,
         )
-
-
-def describe_key(key: pa.StructArray) -> str:
-    """The first key, as text for messages."""
-    values = zip((field.name for field in key.type), key.flatten(), strict=True)
-    return f"({', '.join(f'{name}={column[0].as_py()!r}' for name, column in values)})"
 
 
 def _numbers(indices: list[int]) -> npt.NDArray[np.int32]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.types import StructType
 
-from hdfsstore.errors import StateStoreError, UserFunctionError
+from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.frames import Frames, cutter
 from hdfsstore.spark.group_state import KeyState
@@ -63,7 +63,7 @@ class PandasEngine:
             yield from run.expired(key_rows, states)
 
     def _run(self, state: PartitionState) -> _Run:
-        states = KeyStates(state, ColumnsCodec(self._state, state.state_type))
+        states = KeyStates(state, ColumnsCodec(self._state, state.state_type, state.shown))
         output = OutputFrames(self._output, self._output_arrow, self._conf)
         return _Run(self._func, state, states, ToPandas(self._conf), output, self._conf.max_records)
 
@@ -123,25 +123,33 @@ class _Run:
         """Calls the function for each key, one after the other, and writes their states."""
         func, output, add, keep = self._func, self._output, self._output.add, self._states.keep
         for i, (key, its_frames, state) in enumerate(zip(keys, frames, states, strict=True)):
-            try:
-                result = func(key, its_frames, state)
-                for frame in result if type(result) is GeneratorType else _checked(result):
-                    add(i, frame)
-                    if output.num_rows >= _ROWS:
-                        yield output.batch(self._failed)
-            except StateStoreError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise self._failed(i, error) from error
+            results: Iterator[Any] | None = None
+            is_done = False
+            while not is_done:
+                try:
+                    if results is None:
+                        result = func(key, its_frames, state)
+                        results = result if type(result) is GeneratorType else _checked(result)
+                    is_done = True
+                    for frame in results:
+                        add(i, frame)
+                        if output.num_rows >= _ROWS:
+                            is_done = False
+                            break
+                except BaseException as error:
+                    raise self._failed(i, error) from error
+                # Outside of it, as this is where whoever reads the output may end this generator.
+                if not is_done:
+                    yield output.batch(self._failed)
             keep(i, state)
         self._states.write()
         if output.num_rows:
             yield output.batch(self._failed)
 
-    def _failed(self, index: int, error: Exception | SystemExit) -> UserFunctionError:
+    def _failed(self, index: int, error: BaseException) -> UserFunctionError:
         return UserFunctionError(
             f"the function of applyInPandasWithState failed for the key {self._states.describe(index)} in batch "
-            f"{self._batch_id}: {type(error).__name__}: {error}",
+            f"{self._batch_id}: {self._states.shown.error(error)}",
             remedy="The state is as before the batch",
         )
 

@@ -45,6 +45,7 @@ class PartitionState:
         state_type: Arrow struct of the user's state columns.
         timeout_conf, watermark_ms, processing_time_ms, partition_id, batch_id: as the driver says.
         no_rows: an empty table of the data columns, for calls with expired keys.
+        shown: how messages show keys and values.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class PartitionState:
         self.batch_id = batch.batch_id
         self.partition_id = partition_id
         self.no_rows = no_rows
+        self.shown = query.shown
 
     def encode_keys(self, keys: pa.StructArray) -> BinaryRows:
         """The bytes of the keys, an UnsafeRow each."""
@@ -77,7 +79,7 @@ class PartitionState:
         if pc.any(wrong).as_py():
             index = pc.index(wrong, True).as_py()
             raise StateStoreError(
-                f"the key {keys[index].as_py()} is not one of partition {self.partition_id} of "
+                f"the key {self.shown.key(keys.slice(index, 1))} is not one of partition {self.partition_id} of "
                 f"{self._query.num_partitions}, which Spark's hash of it tells",
                 remedy="Use the keys of the rows that the function is called with, and of state.expired()",
             )

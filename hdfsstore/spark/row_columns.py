@@ -13,8 +13,9 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import types as s
 
-from hdfsstore.spark.row_values import local_time_is_utc
-from hdfsstore.spark.value_converters import SCALARS, converter_of
+from hdfsstore.spark.row_values import check_years, local_time_is_utc
+from hdfsstore.spark.shown import Shown
+from hdfsstore.spark.value_converters import SCALARS, converter_of, in_utc
 
 _INTEGERS: frozenset[type] = frozenset((int, type(None)))
 _DATETIMES: frozenset[type] = frozenset((datetime.datetime, type(None)))
@@ -43,13 +44,15 @@ class RowWriter:
     Args:
         schema: Spark's.
         fields: Arrow's for it, one for each of its fields.
+        shown: how messages show values.
 
     Attributes:
         is_plain: whether `accept` gives a tuple of the schema's width as it is, and copies no values.
     """
 
-    def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]]) -> None:
+    def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]], shown: Shown) -> None:
         self._schema = schema
+        self._shown = shown
         self._fields = list(fields)
         self._columns = [_column_of(field.dataType) for field in schema.fields]
         # Values that may change are copied as they are given; all others are converted a column at a time.
@@ -66,8 +69,8 @@ class RowWriter:
         if not isinstance(row, tuple):
             row = self._as_tuple(row)
         if len(row) != self._width:
-            names = ", ".join(self._schema.names)
-            raise MisfitError(f"it has {len(row)} values, and the schema has {self._width} columns ({names}): {row!r}")
+            wanted = f"the schema has {self._width} columns ({', '.join(self._schema.names)})"
+            raise MisfitError(f"it has {len(row)} values, and {wanted}: {self._shown.value(row)}")
         return self._with_copies(row) if self._at_once else row
 
     def arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array[Any]]:
@@ -103,7 +106,7 @@ class RowWriter:
                 try:
                     pa.array([convert(value)], arrow_type)
                 except _MISFITS as error:
-                    raise MisfitError(_misfit(field, value, error), row) from error
+                    raise MisfitError(self._misfit(field, value, error), row) from error
             raise
 
     def _is_converted(self, i: int) -> bool:
@@ -116,24 +119,25 @@ class RowWriter:
             try:
                 values[i] = convert(values[i])
             except _MISFITS as error:
-                raise MisfitError(_misfit(field, row[i], error)) from error
+                raise MisfitError(self._misfit(field, row[i], error)) from error
         return tuple(values)
 
     def _as_tuple(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, list):
             return tuple(row)
         if isinstance(row, dict):
-            unknown = ", ".join(repr(name) for name in row if name not in self._schema.names)
+            unknown = [name for name in row if name not in self._schema.names]
             if unknown:
-                raise MisfitError(f"it has keys that are no columns of the schema: {unknown}")
+                raise MisfitError(f"it has keys that are no columns of the schema: {self._shown.value(unknown)}")
             return tuple(row.get(name) for name in self._schema.names)
-        raise MisfitError(f"a row is a Row, tuple, list or dict, not {type(row).__name__}: {row!r}")
+        raise MisfitError(f"a row is a Row, tuple, list or dict, not {type(row).__name__}: {self._shown.value(row)}")
 
-
-def _misfit(field: s.StructField, value: Any, error: BaseException) -> str:
-    said = f": {error}" if str(error) else ""
-    given = f"{value!r} ({type(value).__name__})"
-    return f"the column {field.name!r} is of type {field.dataType.simpleString()}, which {given} does not fit{said}"
+    def _misfit(self, field: s.StructField, value: Any, error: BaseException) -> str:
+        given = f"{self._shown.value(value)} ({type(value).__name__})"
+        return (
+            f"the column {field.name!r} is of type {field.dataType.simpleString()}, which {given} does not fit"
+            f"{self._shown.because(error)}"
+        )
 
 
 def _same(value: Any) -> Any:
@@ -165,12 +169,14 @@ def _dates(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
 
 def _timestamps(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
     _check_types(values, _DATETIMES)
-    return pa.array(values, arrow_type)
+    array = pa.array(values, arrow_type)
+    check_years(array)  # of values that are in another zone
+    return array
 
 
 def _local_timestamps(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:
     _check_types(values, _DATETIMES)
-    return pa.array([None if value is None else value.astimezone(datetime.UTC) for value in values], arrow_type)
+    return pa.array([None if value is None else in_utc(value) for value in values], arrow_type)
 
 
 def _timestamps_without_zone(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array[Any]:

@@ -17,7 +17,7 @@ import itertools
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -36,6 +36,9 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 # Until then a float of seconds is exact to the microsecond.
 _EXACT_US = 1 << 32
+# Before that fromtimestamp() looks at times before the year 1.
+_EARLY_US = (_FIRST_DAY + 2) * _DAY_US
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RowReader:
@@ -94,13 +97,13 @@ def _objects(array: pa.Array[Any]) -> list[Any]:
 
 
 def _dates(array: pa.Array[Any]) -> list[Any]:
-    _check_years(array.cast(pa.int32()), 1)
+    _check_range(array.cast(pa.int32()), 1)
     return _objects(array)
 
 
 def _timestamps(array: pa.Array[Any]) -> list[Any]:
     array = array.cast(pa.timestamp("us", array.type.tz))
-    _check_years(array.cast(pa.int64()), _DAY_US)
+    check_years(array)
     return _objects(array)
 
 
@@ -112,12 +115,25 @@ def _local_timestamps(array: pa.Array[Any]) -> list[Any]:
         else local(us / 1e6)
         if 0 <= us < _EXACT_US
         else local(us // 1_000_000).replace(microsecond=us % 1_000_000)
+        if us > _EARLY_US
+        else _early(us)
         for us in array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()).to_pylist()
     ]
 
 
-def _check_years(times: pa.Array[Any], unit: int) -> None:
-    """ValueError: NumPy would give numbers for times that Python has no objects for."""
+def _early(us: int) -> datetime:
+    try:
+        return (_EPOCH + timedelta(microseconds=us)).astimezone().replace(tzinfo=None)
+    except OverflowError as error:
+        raise ValueError("there is a timestamp of a year before 1, which Python has no object for") from error
+
+
+def check_years(timestamps: pa.Array[Any]) -> None:
+    """ValueError: Python has no objects for some of these microseconds, and NumPy would give numbers."""
+    _check_range(timestamps.cast(pa.int64()), _DAY_US)
+
+
+def _check_range(times: pa.Array[Any], unit: int) -> None:
     least, most = pc.min_max(times).as_py().values()
     if least is not None and not _FIRST_DAY * unit <= least <= most < (_LAST_DAY + 1) * unit:
         raise ValueError("there is a date or timestamp outside of the years 1 to 9999, which Python has no object for")

@@ -20,7 +20,7 @@ from hdfsstore.spark.key_states import ColumnsCodec, KeyStates, StateCodec
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.row_columns import RowWriter
 from hdfsstore.spark.row_values import RowReader
-from hdfsstore.spark.value_codec import ValueCodec
+from hdfsstore.spark.value_codec import ValueCodec, load_msgpack
 
 # Rows, or keys, in a window, and rows in a batch of the output; Spark's own batches have as many.
 WINDOW_ROWS = 10_000
@@ -51,7 +51,7 @@ class RowsEngine:
         state: StructType | None,
     ) -> None:
         if state is None:
-            ValueCodec()
+            load_msgpack()
         self._func = func
         self._rows = rows
         self._keys = keys
@@ -95,9 +95,11 @@ class RowsEngine:
                 yield from run(key_reader.tuples(keys[part]), of_keys, no_rows)
 
     def _start(self, state: PartitionState) -> tuple[KeyStates, KeyCalls]:
-        codec: StateCodec = ValueCodec() if self._state is None else ColumnsCodec(self._state, state.state_type)
+        shown = state.shown
+        codec: StateCodec
+        codec = ValueCodec(shown) if self._state is None else ColumnsCodec(self._state, state.state_type, shown)
         states = KeyStates(state, codec)
-        writer = RowWriter(self._output, list(self._output_arrow))
+        writer = RowWriter(self._output, list(self._output_arrow), shown)
         return states, KeyCalls(self._func, states, writer, self._output_arrow, state.batch_id)
 
 

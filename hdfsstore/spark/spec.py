@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from hdfsstore.codecs import types as t
+from hdfsstore.spark.shown import Shown
 from hdfsstore.state.conf import StateStoreConf
 
 TimeoutConf: TypeAlias = Literal["NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout"]
@@ -78,6 +79,7 @@ class QuerySpec:
         timeout_conf: PySpark's.
         store_conf: how the stores work.
         max_bytes_per_call: of the rows, in Arrow, that are held at a time.
+        shown: how messages show keys and values.
     """
 
     run_id: str
@@ -89,6 +91,7 @@ class QuerySpec:
     timeout_conf: TimeoutConf
     store_conf: StateStoreConf
     max_bytes_per_call: int
+    shown: Shown = field(default_factory=Shown)
 
     @property
     def value_schema(self) -> t.StructType:

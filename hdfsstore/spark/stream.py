@@ -17,6 +17,7 @@ from hdfsstore.spark.refusals import stateful_operators
 from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.schemas import StateDescription, settle_state
 from hdfsstore.spark.shipped import ship
+from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
 from hdfsstore.spark.takeover import take_over
 from hdfsstore.spark.ticks import UNKNOWN, with_ticks
@@ -76,6 +77,7 @@ class StatefulStream:
             timeout_conf=self.timeout_conf,
             store_conf=store_conf,
             max_bytes_per_call=run.conf.max_bytes_per_call,
+            shown=Shown(run.conf.redact_errors),
         )
         driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
         last = driver_log.last_finished()

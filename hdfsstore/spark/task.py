@@ -8,14 +8,14 @@ after that; a task whose output is not read to its end changes nothing.
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterator
 from itertools import chain
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark import Accumulator
 
-from hdfsstore.errors import UserFunctionError, remedied
+from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError, remedied
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
@@ -64,8 +64,8 @@ class StatefulTask:
                 for output in chain(engine.data(iter(calls), state), engine.expired(state)):
                     row_bytes = max(row_bytes, output.nbytes / max(output.num_rows, 1))
                     yield output
-            except UserFunctionError as error:
-                raise _with_traceback(error) from None
+            except Exception as error:  # noqa: BLE001 - whatever libraries raise of the rows
+                pass_on(error, state)
             updated = time.perf_counter()
             next_timeout_ms = state.next_timeout_ms
             info = store.commit()
@@ -89,12 +89,24 @@ class StatefulTask:
         self._reports.add([report])
 
 
-def _with_traceback(error: UserFunctionError) -> UserFunctionError:
-    """The error with the traceback of its cause in the message: PySpark drops the causes of what a worker raises."""
-    cause = error.__cause__
-    if cause is None:
-        return error
-    trace = cause.__traceback__
+def pass_on(error: Exception, state: PartitionState) -> NoReturn:
+    """Raises an error as the worker is to have it: of what it came of PySpark prints all, or nothing."""
+    if isinstance(error, UserFunctionError):
+        raise UserFunctionError(f"{error}\n{_trace(error.__cause__ or error, state)}") from None
+    if isinstance(error, SchemaMismatchError) or (isinstance(error, StateStoreError) and state.shown.redacted):
+        raise error from None
+    if isinstance(error, StateStoreError) or not state.shown.redacted:
+        raise error
+    # What libraries say of rows that they cannot convert.
+    raise StateStoreError(
+        f"partition {state.partition_id} of batch {state.batch_id} cannot be worked on: {state.shown.error(error)}\n"
+        f"{_trace(error, state)}"
+    ) from None
+
+
+def _trace(error: BaseException, state: PartitionState) -> str:
+    """The traceback from where this package is left."""
+    trace = error.__traceback__
     while trace is not None and trace.tb_next and trace.tb_frame.f_globals.get("__name__", "").startswith("hdfsstore."):
         trace = trace.tb_next
-    return UserFunctionError(f"{error}\n{''.join(traceback.format_exception(type(cause), cause, trace))}")
+    return state.shown.trace(error, trace)

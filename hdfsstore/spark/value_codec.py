@@ -1,20 +1,23 @@
 """States that are any value of Python: msgpack's bytes in one binary column.
 
 What msgpack has comes back as it was: None inside of others, bool, int of 64 bits, float, str, bytes, list, dict, and
-datetime with a time zone, which comes back in UTC. A tuple comes back as a list, NumPy's scalars as Python's.
+datetime with a time zone, which comes back in UTC. A tuple comes back as a list, NumPy's scalars as Python's. All else
+is refused when it is set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from hdfsstore._cext.packable import packable
 from hdfsstore.errors import StateStoreError
-from hdfsstore.spark.group_state import KeyState, KeyValue, plain_value
+from hdfsstore.spark.group_state import KeyState, KeyValue
 from hdfsstore.spark.row_columns import MisfitError
+from hdfsstore.spark.shown import Shown
 
 VALUE_SCHEMA = StructType([StructField("value", BinaryType())])
 
@@ -29,18 +32,16 @@ class ValueCodec:
     state_class: type[KeyState] = KeyValue
     width = 1
     is_plain = False
+    remedy = (
+        "Give state.update() None, bool, int of 64 bits, float, str, bytes, list, dict or datetime with a time zone, "
+        "or declare the state's columns with stateStructType"
+    )
 
-    def __init__(self) -> None:
-        try:
-            import msgpack
-        except ImportError as error:
-            raise StateStoreError(
-                "a state without stateStructType is kept with msgpack, which is not installed",
-                remedy="pip install 'hdfsstore[spark]', on the executors too, or declare the state's columns with "
-                "stateStructType",
-            ) from error
-        self._pack: Callable[[Any], bytes] = msgpack.Packer(default=_plain, datetime=True).pack
-        self._unpack: Callable[..., Any] = msgpack.unpackb
+    def __init__(self, shown: Shown) -> None:
+        msgpack = load_msgpack()
+        self._pack = msgpack.Packer(datetime=True).pack
+        self._unpack = msgpack.unpackb
+        self._shown = shown
 
     def decode(self, states: pa.StructArray) -> list[Any]:
         unpack = self._unpack
@@ -51,17 +52,23 @@ class ValueCodec:
 
     def accept(self, value: Any) -> tuple[bytes]:
         try:
-            return (self._pack(value),)
+            # Once more, as the function may have changed what it had set.
+            return (self._pack(packable(value)),)
         except (TypeError, ValueError, OverflowError) as error:
-            raise MisfitError(f"msgpack cannot keep {value!r}: {error}") from error
+            raise MisfitError(f"{error}: {self._shown.value(value)}") from error
 
     def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:  # noqa: ARG002
         return [pa.array(columns[0], pa.binary())]
 
 
-def _plain(value: Any) -> Any:
-    """What is packed for a value that msgpack does not know; TypeError."""
-    plain = plain_value(value)
-    if type(plain) is type(value):
-        raise TypeError(f"a value of type {type(value).__name__}")
-    return plain
+def load_msgpack() -> Any:
+    """The module. StateStoreError: it is not installed."""
+    try:
+        import msgpack
+    except ImportError as error:
+        raise StateStoreError(
+            "a state without stateStructType is kept with msgpack, which is not installed",
+            remedy="pip install 'hdfsstore[spark]', on the executors too, or declare the state's columns with "
+            "stateStructType",
+        ) from error
+    return msgpack

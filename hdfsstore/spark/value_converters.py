@@ -122,6 +122,14 @@ def _date(value: Any) -> datetime.date:
     return value
 
 
+def in_utc(time: datetime.datetime) -> datetime.datetime:
+    """The same time in UTC; OverflowError where its year, there or in local time, in which it is read, is none."""
+    utc = time.astimezone(datetime.UTC)
+    if not 1 < utc.year < 9999:
+        utc.astimezone()
+    return utc
+
+
 def _timestamp(value: Any) -> datetime.datetime:
     if not isinstance(value, datetime.datetime):
         raise TypeError("a datetime is needed")
@@ -129,4 +137,4 @@ def _timestamp(value: Any) -> datetime.datetime:
         raise ValueError("NaT is no time: give None")
     # A pandas.Timestamp without a zone is local time as other datetimes are, which its own astimezone() refuses.
     time: datetime.datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
-    return time.astimezone(datetime.UTC)
+    return in_utc(time)

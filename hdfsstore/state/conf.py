@@ -92,7 +92,8 @@ class StateStoreConf:
         return cls(**found)
 
 
-def _boolean(value: object) -> bool:
+def parse_boolean(value: object) -> bool:
+    """ "true" or "false" in any case, as Spark's conf strings have it. KeyError: it is neither."""
     return {"true": True, "false": False}[str(value).strip().lower()]
 
 
@@ -127,7 +128,7 @@ _FROM_SPARK: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "spark.sql.streaming.maxBatchesToRetainInMemory": ("max_versions_to_retain_in_memory", int),
     f"{_STATE}compression.codec": ("compression_codec", str),
     f"{_STATE}checkpointFormatVersion": ("checkpoint_format_version", int),
-    f"{_STATE}rowChecksum.enabled": ("row_checksum_enabled", _boolean),
+    f"{_STATE}rowChecksum.enabled": ("row_checksum_enabled", parse_boolean),
     f"{_STATE}maintenanceInterval": ("maintenance_interval", _seconds),
     f"{_OURS}localDir": ("local_dir", str),
     f"{_OURS}localDirMaxBytes": ("local_dir_max_bytes", parse_bytes),

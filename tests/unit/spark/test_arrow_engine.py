@@ -51,16 +51,14 @@ def test_output_that_does_not_fit_is_an_error_with_partition_and_batch(
         output_of(engine.data(iter([call(ROWS, "user")]), state))
 
 
-def test_an_exit_is_an_error_of_the_function_and_an_interrupt_is_none(tmp_path: Path) -> None:
+def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path) -> None:
     def raises(error: type[BaseException]) -> None:
         raise error("that is all")
 
-    for wanted, error, said in (
-        (SystemExit, UserFunctionError, "partition 0 of batch 0: SystemExit: that is all"),
-        (KeyboardInterrupt, KeyboardInterrupt, "that is all"),
-    ):
+    for wanted in (SystemExit, KeyboardInterrupt, GeneratorExit):
         engine = engine_of(lambda *_, wanted=wanted: raises(wanted))
-        with pytest.raises(error, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
+        said = f"partition 0 of batch 0: {wanted.__name__}: that is all"
+        with pytest.raises(UserFunctionError, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
             output_of(engine.data(iter([call(ROWS, "user")]), state))
 
 
@@ -119,6 +117,6 @@ def test_keys_of_another_partition_are_refused_by_every_method(tmp_path: Path) -
         values = pa.table({"n": [1] * len(mixed)})
         for method, *arguments in ((arrow_state.get,), (arrow_state.put, values), (arrow_state.remove,)):
             for keys in (mixed, foreign[:1]):
-                with pytest.raises(StateStoreError, match=rf"'{foreign[0]}'}} is not one of partition 0 of 4"):
+                with pytest.raises(StateStoreError, match=rf"\(user='{foreign[0]}'\) is not one of partition 0 of 4"):
                     method(keys, *(table.slice(0, len(keys)) for table in arguments))
     assert partition.rows() == before

@@ -118,13 +118,21 @@ def test_writing_to_a_frame_changes_no_other(copy_on_write: bool) -> None:
         assert third["k"].tolist() == [-1, -1, -1]
 
 
+@pytest.mark.usefixtures("way")
 def test_labels_that_a_function_writes_over_are_those_of_one_frame() -> None:
     rows = ROWS.select(["k", "f", "s"])
+    numbers = frames_of(rows)[0]["k"].tolist()
     first, second, _ = frames_of(rows)
     first.columns.values[0] = "renamed"
     assert first.columns.tolist() == ["renamed", "f", "s"]
+    assert first["renamed"].tolist() == numbers
+    assert "k" not in first
+    first["renamed"] = -1
+    first["k"] = 7
+    assert first.columns.tolist() == ["renamed", "f", "s", "k"]
     assert second.columns.tolist() == ["k", "f", "s"]
     assert second["k"].tolist() == [2]
+    assert "renamed" not in second
 
 
 def test_timestamps_are_naive_in_the_session_s_time_zone_whatever_arrow_says() -> None:

@@ -191,9 +191,27 @@ def test_an_error_names_the_key_and_the_batch_and_leaves_the_state(tmp_path: Pat
     assert partition.rows() == before
 
 
-def test_an_interrupt_stays_one(tmp_path: Path) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path, error: type[BaseException]) -> None:
+    def raises(*_: Any) -> None:
+        raise error("that is all")
 
-    with pytest.raises(KeyboardInterrupt), Partition(tmp_path, KEYS, STATE).batch() as state:
-        run(engine_of(interrupted), state, call(events(("a", 1.0)), "user"))
+    def raises_later(*_: Any) -> Any:
+        yield pd.DataFrame({"user": ["a"], "n": [1], "total": [1.0]})
+        raise error("that is all")
+
+    said = rf"for the key \(user='a'\) in batch 0: {error.__name__}: that is all"
+    for func in (raises, raises_later):
+        with pytest.raises(UserFunctionError, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
+            run(engine_of(func), state, call(events(("a", 1.0)), "user"))
+
+
+def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
+    def many(key: tuple[Any, ...], *_: Any) -> Any:
+        for _ in range(3):
+            yield pd.DataFrame({"user": [key[0]] * 10_000, "n": 1, "total": 1.0})
+
+    with Partition(tmp_path, KEYS, STATE).batch() as state:
+        output = engine_of(many).data(iter([call(events(("a", 1.0)), "user")]), state)
+        assert next(output).num_rows == 10_000
+        output.close()  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from pyspark.testing.objects import ExamplePointUDT
 
 from hdfsstore.spark.row_columns import MisfitError, RowWriter
 from hdfsstore.spark.row_values import RowReader
+from hdfsstore.spark.shown import Shown
 from tests.unit.spark.partition import arrow_schema, struct
 
 UTC = datetime.UTC
@@ -104,7 +105,7 @@ def test_timestamps_are_those_of_collected_rows() -> None:
 @pytest.mark.usefixtures("zone")
 def test_what_was_read_is_written_as_it_was(name: str) -> None:
     schema, table = column(name)
-    writer = RowWriter(schema, list(table.schema))
+    writer = RowWriter(schema, list(table.schema), Shown())
     rows = [writer.accept(row) for row in RowReader(schema).rows(table)]
     (written,) = writer.arrays(rows)
     written.validate(full=True)
@@ -140,7 +141,7 @@ WRITABLE: list[tuple[s.DataType | str, Any]] = [
 @pytest.mark.usefixtures("zone")
 def test_values_of_other_types_are_written_as_pyspark_writes_them(data_type: s.DataType | str, value: Any) -> None:
     schema = struct(value=data_type)
-    writer = RowWriter(schema, list(arrow_schema(schema)))
+    writer = RowWriter(schema, list(arrow_schema(schema)), Shown())
     (written,) = writer.arrays([writer.accept((value,)), writer.accept((None,))])
     theirs = LocalDataToArrowConversion.convert([(value,), (None,)], schema, False)
     assert written.to_pylist() == theirs.column(0).to_pylist()
@@ -179,7 +180,7 @@ MISFITS: list[tuple[s.DataType | str, Any]] = [
 @pytest.mark.usefixtures("zone")
 def test_a_value_that_does_not_fit_is_named_with_its_column(data_type: s.DataType | str, value: Any) -> None:
     schema = struct(first="long", value=data_type)
-    writer = RowWriter(schema, list(arrow_schema(schema)))
+    writer = RowWriter(schema, list(arrow_schema(schema)), Shown())
     with pytest.raises(MisfitError) as caught:
         writer.arrays([writer.accept((1, None)), writer.accept((2, value)), writer.accept((3, None))])
     assert f"the column 'value' is of type {schema['value'].dataType.simpleString()}, which" in caught.value.message

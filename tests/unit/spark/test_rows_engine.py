@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import sys
 import traceback
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -219,19 +217,29 @@ def test_an_error_of_the_function_names_key_and_batch_and_shows_its_traceback(tm
     assert 'raise KeyError("so late")' in said
 
 
-def test_an_exit_is_an_error_of_the_function_and_an_interrupt_is_none(tmp_path: Path) -> None:
-    def leaves(_state: GroupState) -> Any:
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path, error: type[BaseException]) -> None:
+    def raises(_state: GroupState) -> Any:
+        raise error("that is all")
+
+    def raises_later(_state: GroupState) -> Any:
         yield "a", 1, 1.0
-        sys.exit("that is all")
+        raise error("that is all")
 
-    said = failure_of(tmp_path / "1", leaves, UserFunctionError)
-    assert "for the key (user='user-1234') in batch 1: SystemExit: that is all" in said
-    with pytest.raises(KeyboardInterrupt), Partition(tmp_path / "2", KEYS, STATE).batch() as state:
-        run(engine_of(interrupted), state, call(events(("a", 1.0)), "user"))
+    for func in (raises, raises_later):
+        said = failure_of(tmp_path / func.__name__, func, UserFunctionError)
+        assert f"for the key (user='user-1234') in batch 1: {error.__name__}: that is all" in said
 
 
-def interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt
+def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
+    def many(key: tuple[Any, ...], _rows: Any, _state: GroupState) -> Any:
+        for i in range(30_000):
+            yield key[0], i, 1.0
+
+    with Partition(tmp_path, KEYS, STATE).batch() as state:
+        output = engine_of(many).data(iter([call(events(("a", 1.0)), "user")]), state)
+        assert next(output).num_rows
+        output.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,7 @@ def interrupted(*_: Any) -> None:
         ([("a", 1.5, 1.0)], "'n' is of type bigint, which 1.5 (float) does not fit"),
         ([("a", 2**63, 1.0)], "'n' is of type bigint"),
         ([("a", 1)], "it has 2 values, and the schema has 3 columns (user, n, total): ('a', 1)"),
-        ([{"user": "a", "many": 1}], "it has keys that are no columns of the schema: 'many'"),
+        ([{"user": "a", "many": 1}], "it has keys that are no columns of the schema: ['many']"),
         (("a", 1, 1.0), "a row is a Row, tuple, list or dict, not str: 'a'"),
         (Row(1, 2, 3), "a row is a Row, tuple, list or dict, not int: 1"),
     ],
@@ -275,8 +283,3 @@ def test_a_state_that_does_not_fit_names_key_and_column(tmp_path: Path, value: A
     said = failure_of(tmp_path, lambda state: state.update(value), SchemaMismatchError)
     assert "the state of the key (user='user-1234') in batch 1 cannot be kept: " in said
     assert part in said
-
-
-def test_a_value_that_msgpack_cannot_keep_names_the_key(tmp_path: Path) -> None:
-    said = failure_of(tmp_path, lambda state: state.update({1: Decimal(1)}), SchemaMismatchError, state=ANY)
-    assert "the state of the key (user='user-1234') in batch 1 cannot be kept: msgpack cannot keep" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 import sys
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -186,6 +187,39 @@ def test_times_of_pandas_are_kept_in_columns_as_local_ones(tmp_path: Path) -> No
     wrong = "'zoned' is of type timestamp, .*NaT is no time"
     with pytest.raises(SchemaMismatchError, match=wrong), partition.batch() as state:
         run(engine_of(remember, state=schema), state, call(events(("b", 1.0)), "user"))
+
+
+@pytest.fixture(params=["UTC", "EST5", "JST-9"])
+def zone(request: pytest.FixtureRequest) -> Iterator[str]:
+    """This process's time zone."""
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_timestamp_that_could_not_be_read_again_is_refused(tmp_path: Path, nested: bool) -> None:
+    schema = struct(at=ArrayType(TimestampType()) if nested else "timestamp")
+    first = datetime.datetime(1, 1, 1, 2, tzinfo=datetime.UTC)
+    kept = 0
+    for i, hours in enumerate((-23, -5, 0, 5, 23)):
+        at = first.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=hours)))
+        value = ([at] if nested else at,)
+        partition = Partition(tmp_path / str(i), KEYS, schema)
+        engine = engine_of(lambda _key, _rows, state, value=value: state.update(value), state=schema)
+        try:
+            with partition.batch() as state:
+                run(engine, state, call(events(("a", 1.0)), "user"))
+        except SchemaMismatchError as error:
+            assert "the column 'at' is of type" in str(error)  # noqa: PT017
+            continue
+        kept += 1
+        with partition.batch() as state:
+            run(engine_of(lambda *_: None, state=schema), state, call(events(("a", 1.0)), "user"))
+    assert 0 < kept < 5
 
 
 def test_values_of_numpy_and_pandas_are_kept_as_pythons(tmp_path: Path) -> None:
