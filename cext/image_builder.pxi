@@ -132,7 +132,7 @@ cdef Image new_image(bint row_checksums, prefix, indexed_offset):
     image.set_indexes(prefix, indexed_offset)
     image.metadata = b""
     image.view.row_checksums = row_checksums
-    image.view.seed = int.from_bytes(os.urandom(8), "little")
+    image.view.seed = new_hash_seed()
     return image
 
 
@@ -189,7 +189,7 @@ cdef int64_t build_index(Image image, uint8_t* records, int64_t size, int64_t co
     view.records = records
     view.end = size
     view.num_slots = count + (count >> 2) + 1 if count else 0
-    if view.num_slots > MOST_SLOTS or size > MOST_RECORD_BYTES:
+    if size > MOST_RECORD_BYTES:
         fault.kind = TOO_MUCH_TO_INDEX
         return -1
     image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
@@ -203,7 +203,7 @@ cdef int64_t build_index(Image image, uint8_t* records, int64_t size, int64_t co
             read_record(view.records + at, view.row_checksums, &record)
             keys[n].key = record.key
             keys[n].size = record.key_size
-            keys[n].hash = hash_key(record.key, record.key_size, view.seed)
+            keys[n].hash = hash_key(record.key, record.key_size, &view.seed)
             image_start(view, &keys[n])
             offsets[n] = at
             at += record.size

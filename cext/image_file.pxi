@@ -3,8 +3,8 @@
 cdef bytes MAGIC = b"hdfs.img"
 
 cdef enum:
-    IMAGE_VERSION = 2
-    HEADER = 96
+    IMAGE_VERSION = 3
+    HEADER = 192
     MAX_METADATA = 1 << 20
 
 
@@ -31,6 +31,13 @@ cdef Sections sections_of(
     return out
 
 
+cdef bint are_zeros(const uint8_t* header) noexcept nogil:
+    """Whether the fields that have no meaning yet are zeros."""
+    return load_le64(header + 24) == 0 and (
+        load_le64(header + 88) == load_le64(header + 96) == load_le64(header + 104) == load_le64(header + 184) == 0
+    )
+
+
 cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
     cdef uint8_t[4] zeros
     memset(zeros, 0, 4)
@@ -51,7 +58,7 @@ cdef list image_parts(Image image, bytes metadata):
     memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
     store_le32(out + 8, IMAGE_VERSION)
     store_le64(out + 16, sections.length)
-    store_le64(out + 24, view.seed)
+    hash_seed_store(&view.seed, out + 112)
     store_le64(out + 32, view.num_slots)
     store_le64(out + 40, image.num_keys)
     store_le64(out + 48, image.records_size)
@@ -108,7 +115,7 @@ cdef Image open_image(buffer, str path, prefix):
     indexed_at = load_le32(p + 76)
     num_due = <int64_t> load_le64(p + 80)
     good = (
-        num_slots <= <uint64_t> length // 8 and num_slots <= MOST_SLOTS
+        num_slots <= <uint64_t> length // 8
         and 4 <= records_size <= min(length, MOST_RECORD_BYTES + 4)
         and 0 <= metadata_size <= MAX_METADATA
         and 0 <= num_keys <= <int64_t> num_slots
@@ -122,7 +129,7 @@ cdef Image open_image(buffer, str path, prefix):
         good = header_crc(p, sections.index_at) == load_le32(p + 12)
     if not good:
         raise CorruptFileError("the header does not match its checksum", path, 12, remedy)
-    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or load_le64(p + 88):
+    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or not are_zeros(p):
         raise UnsupportedVersionError(
             "an image with an order, column families or flags that this release does not know", path, 64, remedy
         )
@@ -141,7 +148,7 @@ cdef Image open_image(buffer, str path, prefix):
     if not area_zeroed(&image.checked_area, sections.num_blocks):
         raise MemoryError
     image.view = ImageView(
-        p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, load_le64(p + 24),
+        p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, hash_seed_of(p + 112),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
         p + sections.crcs_at, image.checked_area.data, indexed_at, due_view(p + sections.due_at, num_due),
     )

@@ -10,7 +10,6 @@ cdef enum:
     LINE = 64               # bytes of a cache line, or so: only the speed depends on it
     MOST_PREFETCHED = 512
 
-cdef uint64_t MOST_SLOTS = ((<uint64_t> 1) << 32) - 1            # home_slot multiplies with them
 cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 1 takes OFFSET_BITS
 
 # due_index.pxi has the layout.
@@ -24,7 +23,7 @@ cdef struct ImageView:
     int64_t end                 # of the last record, where the end mark stands
     const uint8_t* slots
     uint64_t num_slots
-    uint64_t seed
+    HashSeed seed
     bint row_checksums
     int64_t typical_size        # of a record: how much of one is asked for before it is read
     const uint8_t* blocks       # the first block; what follows is of files only
@@ -102,7 +101,7 @@ cdef bint bad_record(const ImageView* view, int64_t offset, Fault* fault) noexce
 
 
 cdef inline uint64_t home_slot(const ImageView* view, uint64_t h) noexcept nogil:
-    return ((h >> 32) * view.num_slots) >> 32
+    return hash_place(h, view.num_slots)
 
 
 cdef inline void image_start(const ImageView* view, Lookup* key) noexcept nogil:

@@ -13,7 +13,7 @@ from libc.string cimport memcmp
 import pyarrow as pa
 
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
-from key_hash cimport hash_key
+from key_hash cimport HashSeed, hash_key, new_hash_seed
 
 from hdfsstore.errors import SizeLimitError
 
@@ -78,7 +78,7 @@ cdef bint grow_slots(Groups* groups) noexcept nogil:
     return True
 
 
-cdef bint find_groups(const BinaryValues* keys, uint64_t seed, Groups* groups, int32_t* group_of) noexcept nogil:
+cdef bint find_groups(const BinaryValues* keys, const HashSeed* seed, Groups* groups, int32_t* group_of) noexcept nogil:
     """The group of each row, in the order in which their first rows come. False: no memory."""
     cdef Py_ssize_t row
     cdef uint64_t bits, at, slot
@@ -87,7 +87,7 @@ cdef bint find_groups(const BinaryValues* keys, uint64_t seed, Groups* groups, i
         if groups.slots == NULL or 2 * <uint64_t> groups.count > groups.mask:
             if not grow_slots(groups):
                 return False
-        bits = hash_key(value_of(keys, row), <int32_t> size_of(keys, row), seed) & LOW_BITS
+        bits = hash_key(value_of(keys, row), size_of(keys, row), seed) & LOW_BITS
         at = bits & groups.mask
         while True:
             slot = groups.slots[at]
@@ -122,13 +122,12 @@ cdef int32_t* int32s(buffer):
     return <int32_t*> <uintptr_t> buffer.address
 
 
-def group_rows(keys not None, bint is_sorted, seed):
+def group_rows(keys not None, bint is_sorted):
     """Which rows have equal keys.
 
     Args:
         keys: a pyarrow (large) binary array, the key of each row; no nulls, fewer than 2**31 rows.
         is_sorted: equal keys are adjacent, so that nothing has to be looked up.
-        seed: any number; keys that were made to collide under one seed do not under another.
 
     Raises:
         ValueError: a key is null.
@@ -140,7 +139,7 @@ def group_rows(keys not None, bint is_sorted, seed):
     """
     cdef BinaryValues k = binary_values(keys)
     cdef Groups groups = Groups(NULL, 0, NULL, NULL, 0, 0)
-    cdef uint64_t hash_seed = seed & 0xFFFFFFFFFFFFFFFF
+    cdef HashSeed seed = new_hash_seed()
     cdef int32_t* group_of
     cdef int32_t* starts
     cdef int32_t* order
@@ -160,7 +159,7 @@ def group_rows(keys not None, bint is_sorted, seed):
             if is_sorted:
                 good = find_runs(&k, &groups)
             else:
-                good = find_groups(&k, hash_seed, &groups, group_of)
+                good = find_groups(&k, &seed, &groups, group_of)
         if not good:
             raise MemoryError
         start_buffer = pa.allocate_buffer(4 * (<int64_t> groups.count + 1))

@@ -20,7 +20,7 @@ from libc.string cimport memcmp, memcpy
 import pyarrow as pa
 
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
-from key_hash cimport hash_key
+from key_hash cimport HashSeed, hash_key, new_hash_seed
 
 from hdfsstore.errors import SizeLimitError
 
@@ -57,22 +57,19 @@ cdef inline void move_span(int32_t* spans, Py_ssize_t to, Py_ssize_t at) noexcep
 
 
 cdef class KeySet:
-    """A growing set of keys. Both filters work in place on spans as RecordParser makes them.
-
-    Args:
-        seed: any number; keys that were made to collide under one seed do not under another.
-    """
+    """A growing set of keys. Both filters work in place on spans as RecordParser makes them."""
 
     cdef uint64_t* slots
     cdef uint64_t* filter
     cdef Entry* entries
     cdef uint8_t* arena
-    cdef uint64_t mask, seed
+    cdef uint64_t mask
+    cdef HashSeed seed
     cdef Py_ssize_t count, entry_capacity, settled
     cdef int64_t arena_size, arena_capacity
 
-    def __cinit__(self, seed=0):
-        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+    def __cinit__(self):
+        self.seed = new_hash_seed()
 
     def __dealloc__(self):
         free(self.slots)
@@ -160,7 +157,7 @@ cdef class KeySet:
 
     cdef Py_ssize_t entry_of(self, const uint8_t* key, int32_t size) noexcept nogil:
         """Index of the key's entry, a new one (the last) where it has none; NO_MEMORY; FULL."""
-        cdef uint64_t h = hash_key(key, size, self.seed), at
+        cdef uint64_t h = hash_key(key, size, &self.seed), at
         cdef bint found = False
         if not self.has_room() and not self.grow_slots():
             return NO_MEMORY
@@ -218,7 +215,7 @@ cdef class KeySet:
                 if value[2 * i + 1] < 0:
                     continue
                 at = self.find(
-                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed),
+                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], &self.seed),
                     &data[0] + key[2 * i], key[2 * i + 1], &found,
                 )
                 entry = <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
@@ -278,7 +275,7 @@ cdef class KeySet:
                 found = False
                 if self.count:
                     at = self.find(
-                        hash_key(value_of(&k, i), <int32_t> size_of(&k, i), self.seed),
+                        hash_key(value_of(&k, i), size_of(&k, i), &self.seed),
                         value_of(&k, i), <int32_t> size_of(&k, i), &found,
                     )
                 out[i] = 0
@@ -305,7 +302,7 @@ cdef class KeySet:
             return n
         with nogil:
             for i in range(n):
-                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], self.seed)
+                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], &self.seed)
                 found = self.may_hold(h)
                 if found:
                     self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)

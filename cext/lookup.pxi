@@ -29,7 +29,7 @@ cdef inline void hash_keys(const Reader* reader, Lookup* keys, int n, bint image
     cdef int i
     image = image and reader.image.num_slots > 0
     for i in range(n):
-        keys[i].hash = hash_key(keys[i].key, keys[i].size, reader.image.seed)
+        keys[i].hash = hash_key(keys[i].key, keys[i].size, &reader.image.seed)
         keys[i].where = NOWHERE
         keys[i].record = NULL
         keys[i].value_size = -1

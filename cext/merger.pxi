@@ -169,7 +169,7 @@ cdef class Merger:
                 read_record(keys[n].record, layer.row_checksums, &record)
                 keys[n].key = record.key
                 keys[n].size = record.key_size
-                keys[n].hash = hash_key(record.key, record.key_size, view.seed)
+                keys[n].hash = hash_key(record.key, record.key_size, &view.seed)
                 keys[n].value_size = record.value_size
                 keys[n].left = <uint64_t> record.size
                 self.at += record.size

@@ -197,7 +197,7 @@ cdef class VersionedMap:
                 read_record(keys[n].record, layer.row_checksums, &record)
                 keys[n].key = record.key
                 keys[n].size = record.key_size
-                keys[n].hash = hash_key(record.key, record.key_size, self.image.view.seed)
+                keys[n].hash = hash_key(record.key, record.key_size, &self.image.view.seed)
                 keys[n].value_size = record.value_size
                 puts += record.value_size >= 0
                 at += record.size
@@ -248,7 +248,7 @@ cdef class VersionedMap:
                     continue
             table_add(table, keys[i].at, keys[i].hash, newest, reader.layer, offset, tombstone)
             if newest < 0 and self.image.plan.columns and not prefix_add(
-                &self.prefixes, &self.image.plan, &source, self.image.view.seed, keys[i].key, keys[i].size,
+                &self.prefixes, &self.image.plan, &source, &self.image.view.seed, keys[i].key, keys[i].size,
                 table.count - 1, &self.scratch, fault,
             ):
                 return

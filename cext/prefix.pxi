@@ -125,7 +125,7 @@ cdef int64_t prefix_find(
 
 
 cdef bint prefix_add(
-    Prefixes* prefixes, const Plan* plan, const KeySource* source, uint64_t seed,
+    Prefixes* prefixes, const Plan* plan, const KeySource* source, const HashSeed* seed,
     const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch, Fault* fault,
 ) noexcept nogil:
     """Notes a new key under its prefix; one that is no row of the plan's columns has none, and no scan finds it."""
@@ -139,7 +139,7 @@ cdef bint prefix_add(
         return False
     if not prefix_reserve(prefixes, fault):
         return False
-    h = hash_key(scratch.row.data, <int32_t> size, seed)
+    h = hash_key(scratch.row.data, size, seed)
     before = prefix_find(prefixes, plan, source, h, scratch.row.data, size, scratch, &at, fault)
     if fault.kind != NONE:
         return False
@@ -192,7 +192,7 @@ cdef bint index_prefixes(
     while at < image.end:
         if not image_record(image, at, &record, fault):
             return False
-        if not prefix_add(prefixes, plan, &source, image.seed, record.key, record.key_size, at, scratch, fault):
+        if not prefix_add(prefixes, plan, &source, &image.seed, record.key, record.key_size, at, scratch, fault):
             return False
         at += record.size
     return True

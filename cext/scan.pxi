@@ -201,7 +201,7 @@ cdef bint follow_chain(
             entry = -1
             if prefixes.count:
                 entry = prefix_find(
-                    prefixes, plan, source, hash_key(row, <int32_t> size, reader.image.seed), row, size, scratch, &at,
+                    prefixes, plan, source, hash_key(row, size, &reader.image.seed), row, size, scratch, &at,
                     fault,
                 )
         while entry >= 0 and n < GROUP and source_key(

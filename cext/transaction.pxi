@@ -272,7 +272,7 @@ cdef class Transaction:
         self.records_size += end - start
         if before < 0 and self.map_.image.plan.columns:
             prefix_add(
-                &self.prefixes, &self.map_.image.plan, &source, self.map_.image.view.seed, key.key, key.size,
+                &self.prefixes, &self.map_.image.plan, &source, &self.map_.image.view.seed, key.key, key.size,
                 self.own.count - 1, &self.scratch, fault,
             )
 

@@ -5,7 +5,7 @@ tables only say where:
 
     Image           records area: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
-                    probing from position (hash >> 32) * slots >> 32
+                    probing from position hash * slots >> 64
                     index by a long in the values, where one was asked for (due_index.pxi)
     Layer           the uncompressed delta file, end mark included
                     the same index, made when it is first asked for
@@ -24,10 +24,10 @@ which asks for the memory that the next one reads.
 The image file, all numbers little-endian:
 
     0    8   "hdfs.img"
-    8    4   format version, 2; version 1 had no index by a long, and a header of 80 bytes
+    8    4   format version, 3; the ones before had another hash
     12   4   CRC-32C of all bytes up to the index, these 4 as zeros
     16   8   length of the file
-    24   8   hash seed
+    24   8   zero
     32   8   number of slots
     40   8   number of keys
     48   8   size of the records area
@@ -37,8 +37,10 @@ The image file, all numbers little-endian:
     72   4   number of column families, 0 = none
     76   4   where in a value the long is that the records are indexed by, 0 = there is no such index
     80   8   number of records in that index
-    88   8   zero
-    96       metadata, in any form | zeros up to a multiple of 4
+    88   24  zero
+    112  72  hash seed
+    184  8   zero
+    192      metadata, in any form | zeros up to a multiple of 4
              CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
              index | zeros up to a multiple of 4,096
              index by a long | zeros up to a multiple of 4,096
@@ -65,7 +67,7 @@ from arrow_binary cimport MOST_BYTES, BinaryValues, binary_values, check_sizes, 
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
-from key_hash cimport hash_key
+from key_hash cimport HashSeed, hash_key, hash_place, hash_seed_of, hash_seed_store, new_hash_seed
 from record_writer cimport write_put, write_size, write_tombstone
 from unsafe_layout cimport bitset_bytes, get_bit, padded, set_bit
 
@@ -148,7 +150,7 @@ cdef failure(Fault* fault, str path):
         )
     if fault.kind == TOO_MUCH_TO_INDEX:
         return SizeLimitError(
-            f"an index has room for {MOST_SLOTS // 5 * 4} keys in {MOST_RECORD_BYTES} bytes of records",
+            f"an index has room for {MOST_RECORD_BYTES} bytes of records",
             remedy="Spread the state over more partitions",
         )
     what = "a block of the image does not match its checksum"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ import numpy.typing as npt
 
 from hdfsstore._cext.key_groups import group_rows
 from hdfsstore.state.rows import BinaryRows
-
-# Another one in each process: keys that someone made to collide do so in one of them at most.
-_SEED = int.from_bytes(os.urandom(8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def group(key_rows: BinaryRows, *, is_sorted: bool) -> KeyGroups:
         key_rows: the key of each row.
         is_sorted: equal keys are adjacent.
     """
-    order, starts, first = group_rows(key_rows, is_sorted, _SEED)
+    order, starts, first = group_rows(key_rows, is_sorted)
     return KeyGroups(None if order is None else _numbers(order), _numbers(starts), _numbers(first))
 
 

@@ -129,7 +129,7 @@ class PartitionLoader:
     def _decided(
         self, files: VersionFiles, deltas: list[tuple[VersionId, Input]], base: tuple[VersionId, Input] | None
     ) -> Iterator[Window]:
-        decided = KeySet(seed=hash(self._folder))
+        decided = KeySet()
         for version_id, source in deltas:
             yield from _decided_by_delta(decided, files, version_id, source)
         if base is not None:

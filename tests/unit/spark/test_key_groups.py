@@ -76,7 +76,7 @@ def test_windows_hold_whole_keys() -> None:
 
 def test_a_null_key_is_refused() -> None:
     with pytest.raises(ValueError, match="null"):
-        group_rows(pa.array([b"a", None], pa.binary()), False, 0)
+        group_rows(pa.array([b"a", None], pa.binary()), False)
 
 
 def test_one_key_with_many_rows_takes_no_memory_of_pythons() -> None:

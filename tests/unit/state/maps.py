@@ -16,7 +16,7 @@ from hdfsstore.codecs.row_plan import plan
 from hdfsstore.codecs.types import StructType
 
 BLOCK = 4096
-HEADER = 96
+HEADER = 192
 NORESERVE = 0x4000  # Linux' MAP_NORESERVE, which Python's mmap names from 3.13 on
 
 # What is put, or None where the key is removed.
@@ -98,24 +98,34 @@ def prefix_plan(key: StructType, columns: int) -> PrefixPlan:
     return len(kinds), bytes({"s": 1, "D": 2, "i": 2}.get(kind, 0) for kind in kinds[:columns])
 
 
+def index_at(file: bytes | bytearray) -> int:
+    """Where the index begins in an image file, before which stand the checksums of all blocks."""
+    return _blocks(file)[1]
+
+
 def with_right_checksums(file: bytes | bytearray) -> bytes:
     """The same file with checksums to match, as somebody would make it who means harm, if they have a place in it."""
     out = bytearray(file)
     if len(file) < HEADER:
         return bytes(file)
+    crcs_at, start, blocks = _blocks(file)
+    if start > len(file):
+        return bytes(file)
+    for block in range(blocks):
+        at = start + block * BLOCK
+        struct.pack_into("<I", out, crcs_at + 4 * block, crc32c(bytes(out[at : at + BLOCK])))
+    struct.pack_into("<I", out, 12, 0)
+    struct.pack_into("<I", out, 12, crc32c(bytes(out[:start])))
+    return bytes(out)
+
+
+def _blocks(file: bytes | bytearray) -> tuple[int, int, int]:
+    """Where the checksums of blocks are, where the blocks begin, and how many there are."""
     metadata_size, slots, due, records = (struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 80, 48))
     indexes = sum(-(-size // BLOCK) for size in (8 * slots, 8 * -(-due // 64) + 5 * due))
     blocks = indexes - (-records // BLOCK)
     crcs_at = HEADER + (metadata_size + 3) // 4 * 4
-    index_at = -(-(crcs_at + 4 * blocks) // BLOCK) * BLOCK
-    if index_at > len(file):
-        return bytes(file)
-    for block in range(blocks):
-        start = index_at + block * BLOCK
-        struct.pack_into("<I", out, crcs_at + 4 * block, crc32c(bytes(out[start : start + BLOCK])))
-    struct.pack_into("<I", out, 12, 0)
-    struct.pack_into("<I", out, 12, crc32c(bytes(out[:index_at])))
-    return bytes(out)
+    return crcs_at, -(-(crcs_at + 4 * blocks) // BLOCK) * BLOCK, blocks
 
 
 def zeros(size: int) -> pa.Buffer:

@@ -13,7 +13,7 @@ from hdfsstore import CorruptFileError, StateStoreError, UnsupportedVersionError
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.versioned_map import Image, PrefixPlan, VersionedMap
 from hdfsstore.errors import ImageDamagedError
-from tests.unit.state.maps import BLOCK, as_dict, binary, content_of, image_of, reopened, with_right_checksums
+from tests.unit.state.maps import BLOCK, HEADER, as_dict, binary, content_of, image_of, reopened, with_right_checksums
 
 PATH = "the-image"
 # Of rows of two longs, the first of which is the prefix.
@@ -134,7 +134,7 @@ def everything_quietly(file: bytes) -> None:
 
 def test_a_header_that_means_harm_does_none() -> None:
     whole = file_of(STATE)
-    for at in range(8, 96, 4):
+    for at in range(8, HEADER, 4):
         for number in NUMBERS:
             file = bytearray(whole)
             struct.pack_into("<I", file, at, number)
@@ -158,7 +158,13 @@ def test_an_index_without_a_free_slot_ends_a_search() -> None:
 
 def test_versions_that_are_not_known_are_refused() -> None:
     whole = file_of(STATE)
-    for at in (8, 64, 68, 72, 76, 88):
+    for version in (1, 2, 4):  # the ones before had another hash
+        file = bytearray(whole)
+        struct.pack_into("<I", file, 8, version)
+        with pytest.raises(UnsupportedVersionError, match=f"format version {version}") as caught:
+            Image.open(pa.py_buffer(with_right_checksums(file)), PATH)
+        assert caught.value.path == PATH
+    for at in (24, 64, 68, 72, 76, 88, 96, 108, 184):
         file = bytearray(whole)
         struct.pack_into("<I", file, at, 3)
         with pytest.raises(UnsupportedVersionError) as caught:

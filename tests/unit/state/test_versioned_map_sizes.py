@@ -64,14 +64,14 @@ def test_keys_and_values_of_2_gib() -> None:
     with pytest.raises(SizeLimitError, match="is 2 GiB or more"):
         transaction.get_many(large)
     with pytest.raises(SizeLimitError, match="is 2 GiB or more"):
-        group_rows(large, False, 0)
+        group_rows(large, False)
     with pytest.raises(SizeLimitError, match="is 2 GiB or more"):
         KeySet().positions(large)
 
 
 def test_more_rows_than_can_be_grouped() -> None:
     with pytest.raises(SizeLimitError, match="at most 2147483647"):
-        group_rows(empty_keys(1 << 31), False, 0)
+        group_rows(empty_keys(1 << 31), False)
 
 
 @pytest.mark.parametrize("position", [-(1 << 63), -1])
