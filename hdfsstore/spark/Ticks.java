@@ -29,6 +29,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.streaming.DataStreamReader;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -49,9 +50,13 @@ public class Ticks implements TableProvider {
   /** The streams that run, by the name that ticks.py gave to the run of the query. */
   private static final Map RUNNING = new ConcurrentHashMap();
 
-  /** A streaming Dataset of that schema for one start of a query; nextTimeoutMs is that of its last batch. */
+  /**
+   * A streaming Dataset of that schema for one start of a query; nextTimeoutMs is that of its last batch. name is the
+   * source's, where sources have names, else null.
+   */
   public static Dataset open(
-      SparkSession spark, String run, String timeout, long nextTimeoutMs, StructType like) {
+      SparkSession spark, String run, String timeout, long nextTimeoutMs, StructType like, String name)
+      throws ReflectiveOperationException {
     // A union goes by position: names, which may come twice, and metadata are those of the other side.
     StructType schema = new StructType();
     StructField[] fields = like.fields();
@@ -62,9 +67,14 @@ public class Ticks implements TableProvider {
     ClassLoader before = thread.getContextClassLoader();
     thread.setContextClassLoader(Ticks.class.getClassLoader());
     try {
-      return spark.readStream().format(Ticks.class.getName()).schema(schema)
-          .option(RUN, run).option(TIMEOUT, timeout)
-          .option(NEXT_TIMEOUT_MS, Long.toString(nextTimeoutMs)).load();
+      DataStreamReader reader = spark.readStream().format(Ticks.class.getName()).schema(schema)
+          .option(RUN, run).option(TIMEOUT, timeout).option(NEXT_TIMEOUT_MS, Long.toString(nextTimeoutMs));
+      if (name != null) {
+        // Spark 4.1 has no such method.
+        reader = (DataStreamReader) DataStreamReader.class.getMethod("name", new Class[] {String.class})
+            .invoke(reader, new Object[] {name});
+      }
+      return reader.load();
     } finally {
       thread.setContextClassLoader(before);
     }

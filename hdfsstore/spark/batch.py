@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.spark.active_run import stop_in_few_words
 from hdfsstore.spark.arrow_limit import ArrowLimit
 from hdfsstore.spark.batch_shape import BatchShape
 from hdfsstore.spark.calls import PartitionTooLargeError
@@ -42,6 +43,7 @@ class BatchRunner:
         arrow_limit: of this run.
         has_watermark: whether a column of the rows has one.
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
+        late_by_batch_before: whether rows are late by the watermark of the batch before, not by their batch's own.
         is_deterministic: whether the rows of a batch are the same each time that they are read.
     """
 
@@ -59,6 +61,7 @@ class BatchRunner:
         *,
         has_watermark: bool,
         upstream_is_stateful: bool,
+        late_by_batch_before: bool,
         is_deterministic: bool,
     ) -> None:
         self._query = query
@@ -66,6 +69,7 @@ class BatchRunner:
         self._output = output
         self._has_watermark = has_watermark
         self._upstream_is_stateful = upstream_is_stateful
+        self._late_by_batch_before = late_by_batch_before
         # Whether partitions that were found to be without rows may read theirs again.
         self._is_repeatable = is_deterministic and not upstream_is_stateful
         self._log = driver_log
@@ -79,6 +83,10 @@ class BatchRunner:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Runs one batch; returns at once where it was committed before."""
+        with stop_in_few_words(rows.sparkSession):
+            self._run_batch(rows, batch_id)
+
+    def _run_batch(self, rows: DataFrame, batch_id: int) -> None:
         begun = time.perf_counter()
         start = self._log.begin(batch_id)
         if start.already_done:
@@ -93,7 +101,7 @@ class BatchRunner:
             start.base_ids,
             start.watermark_ms if self._has_watermark else NO_WATERMARK,
             start.processing_time_ms,
-            start.late_watermark_ms,
+            start.late_watermark_ms if self._late_by_batch_before else start.watermark_ms,
             is_sorted=self._shape.is_large,
             has_markers=True,
         )

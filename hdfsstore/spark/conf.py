@@ -48,6 +48,11 @@ class QueryConf:
         speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
         store: of the state store [the other names; else Spark's own confs].
         redact_errors: whether errors leave out keys and values [redactErrors].
+        names_sources, names_sinks: whether each source, each sink of a query has to have a name
+            [spark.sql.streaming.queryEvolution.enableSourceEvolution, .enableSinkEvolution].
+        allow_multiple: whether a query may have several stateful operators, and rows are late by the watermark of the
+            batch before; otherwise by the batch's own [spark.sql.streaming.statefulOperator.allowMultiple].
+        stop_active_run: whether a start stops a run of the same query [spark.sql.streaming.stopActiveRunOnRestart].
     """
 
     num_partitions: int = 200
@@ -56,6 +61,10 @@ class QueryConf:
     speculation: bool = False
     store: StateStoreConf = field(default_factory=StateStoreConf)
     redact_errors: bool = False
+    names_sources: bool = False
+    names_sinks: bool = False
+    allow_multiple: bool = True
+    stop_active_run: bool = True
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
@@ -75,11 +84,18 @@ class QueryConf:
             full, value = given.get(name) or (spark_name, conf.get(spark_name, default))
             return _parsed(full, value, parse)
 
+        def is_on(name: str, default: str) -> bool:
+            return conf.get(name, default).strip().lower() == "true"
+
         return cls(
             num_partitions=setting("numPartitions", "spark.sql.shuffle.partitions", "200", _positive),
             max_bytes_per_call=setting("maxBytesPerCall", f"{_CONF}maxBytesPerCall", "64m", _positive_bytes),
             num_recent_progress=int(conf.get("spark.sql.streaming.numRecentProgressUpdates", "100")),
-            speculation=conf.get("spark.speculation", "false").strip().lower() == "true",
+            speculation=is_on("spark.speculation", "false"),
+            names_sources=is_on(f"{_STREAMING}queryEvolution.enableSourceEvolution", "false"),
+            names_sinks=is_on(f"{_STREAMING}queryEvolution.enableSinkEvolution", "false"),
+            allow_multiple=is_on(f"{_STREAMING}statefulOperator.allowMultiple", "true"),
+            stop_active_run=is_on(f"{_STREAMING}stopActiveRunOnRestart", "true"),
             store=_store(conf, given),
             redact_errors=setting("redactErrors", f"{_CONF}redactErrors", "false", parse_boolean),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, Row
@@ -92,9 +93,12 @@ class StatefulGroups:
 
         output = struct_type(outputStructType, "outputStructType")
         state = struct_type(stateStructType, "stateStructType")
-        conf = PandasConf.of(self._df.sparkSession)
-        engine = PandasEngine(func, output, to_arrow_schema(spark_schema(output)), state, conf)
-        return self._stream("applyInPandasWithState", func, lambda _: engine, output, state, outputMode, timeoutConf)
+        arrow = to_arrow_schema(spark_schema(output))
+
+        def engine(_: Columns) -> Engine:
+            return PandasEngine(func, output, arrow, state, PandasConf.of(self._df.sparkSession))
+
+        return self._stream("applyInPandasWithState", func, engine, output, state, outputMode, timeoutConf)
 
     def mapWithState(
         self,
@@ -152,7 +156,7 @@ class StatefulGroups:
             timeout_conf,
             output_mode.lower(),
             output,
-            engine(columns),
+            partial(engine, columns),
             bool(watermarked),
         )
 

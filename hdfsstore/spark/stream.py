@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,7 +14,6 @@ from hdfsstore.spark.arrow_limit import ArrowLimit
 from hdfsstore.spark.batch import BatchRunner
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.engine import Engine
-from hdfsstore.spark.refusals import stateful_operators
 from hdfsstore.spark.reports import Reports
 from hdfsstore.spark.schemas import StateDescription, settle_state
 from hdfsstore.spark.shipped import ship
@@ -21,6 +21,7 @@ from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
 from hdfsstore.spark.takeover import take_over
 from hdfsstore.spark.ticks import UNKNOWN, with_ticks
+from hdfsstore.spark.upstream import stateful_operators
 from hdfsstore.spark.writer import Prepared, Run, StatefulStreamWriter
 
 
@@ -35,7 +36,7 @@ class StatefulStream:
         key_schema, state_schema: of the key, and the user's of the state.
         timeout_conf, output_mode: the user's.
         schema: the schema of what the function gives.
-        engine: runs the function.
+        make_engine: makes what runs the function, by the session's settings: to be called when a query starts.
         has_watermark: whether a column of the data has one.
     """
 
@@ -47,7 +48,7 @@ class StatefulStream:
     timeout_conf: TimeoutConf
     output_mode: str
     schema: StructType
-    engine: Engine
+    make_engine: Callable[[], Engine]
     has_watermark: bool
 
     @property
@@ -81,11 +82,12 @@ class StatefulStream:
         )
         driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
         last = driver_log.last_finished()
-        rows, ticks = with_ticks(self.rows, self.timeout_conf, last.next_timeout_ms if last else UNKNOWN)
+        next_timeout_ms = last.next_timeout_ms if last else UNKNOWN
+        rows, ticks = with_ticks(self.rows, self.timeout_conf, next_timeout_ms, is_named=run.conf.names_sources)
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         arrow_limit = ArrowLimit(self.rows)
         is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())
-        engine = ship(self.rows.sparkSession.sparkContext, self.engine)
+        engine = ship(self.rows.sparkSession.sparkContext, self.make_engine())
         runner = BatchRunner(
             query,
             engine,
@@ -98,6 +100,7 @@ class StatefulStream:
             arrow_limit,
             has_watermark=self.has_watermark,
             upstream_is_stateful=bool(upstream),
+            late_by_batch_before=run.conf.allow_multiple,
             is_deterministic=is_deterministic,
         )
         return Prepared(rows, runner, engine)

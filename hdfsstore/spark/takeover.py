@@ -2,12 +2,14 @@
 
 Spark refuses to start our plan on such a checkpoint (4.3, tried): it compares the names of the stateful operators in
 `<checkpoint>/state/*/_metadata` with those of the plan, where it sees none; and with timeouts our plan has one source
-more than an entry of its offset log has lines. What it does not look at are the state's files. So the state of the
-newest committed batch N is copied, as version N + 1, and the checkpoint is changed in two places:
+more than an entry of its offset log has lines (in format version 1 of that log). What it does not look at are the
+state's files. So the state of the newest committed batch N is copied, as version N + 1, and the checkpoint is changed
+in two places:
 
     state/0/_metadata/metadata    moved to hdfsstore/taken-over/state/0/_metadata/metadata
-    offsets/<N-1>, <N>, <N+1>     with timeouts: a line "-", no offset yet, added for the source of ticks; the files as
-                                  they were are in hdfsstore/taken-over/offsets. Spark looks at the newest two
+    offsets/<N-1>, <N>, <N+1>     with timeouts, in format version 1: a line "-", no offset yet, added for the source of
+                                  ticks; the files as they were are in hdfsstore/taken-over/offsets. Spark looks at
+                                  the newest two
 
     1  hdfsstore/state            a snapshot of each partition, which nothing names yet
     2  hdfsstore/takeover         from here to the end: where it is, the steps are not all done, and are done anew
@@ -214,11 +216,9 @@ class _Takeover:
                 raise _refused(
                     self.path, self.operator, self.wanted, f"kept under {name}={spark_conf[name]}, not {value}"
                 )
-        if self.wanted.timeout_conf == NO_TIMEOUT:
+        # In format version 2 sources are found by their ids, and a new one is begun at its first offset.
+        if self.wanted.timeout_conf == NO_TIMEOUT or entry.parsed.version > 1:
             return entry
-        if entry.parsed.version > 1:
-            why = "in whose offset log (format version 2) there is no place for the source of ticks"
-            raise _refused(self.path, self.operator, self.wanted, why)
         before = read_entry(self.fs, f"{self._kept}/offsets/{number}")
         if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a takeover before
             return entry

@@ -19,6 +19,8 @@ from hdfsstore.spark.spec import NO_TIMEOUT, TimeoutConf
 _NEVER = (1 << 63) - 1
 # The smallest timeout of a state that nothing is known of: it may be over.
 UNKNOWN = -(1 << 63)
+# The source's name, where the sources of a query have names.
+_NAME = "hdfsstore_timeouts"
 
 
 class Ticks:
@@ -42,7 +44,7 @@ class Ticks:
 
 
 def with_ticks(
-    df: DataFrame, timeout_conf: TimeoutConf, next_timeout_ms: int | None = UNKNOWN
+    df: DataFrame, timeout_conf: TimeoutConf, next_timeout_ms: int | None = UNKNOWN, *, is_named: bool = False
 ) -> tuple[DataFrame, Ticks | None]:
     """The streaming DataFrame with the source that ticks beside its own ones; df itself and None under NoTimeout.
 
@@ -58,17 +60,17 @@ def with_ticks(
 
     Args:
         next_timeout_ms: as for Ticks.note, at the end of the last batch of the run before.
+        is_named: whether the query's sources have names (Spark 4.2 and newer): then this one is `hdfsstore_timeouts`.
     """
     if timeout_conf == NO_TIMEOUT:
         return df, None
     spark = df.sparkSession
     source = _compiled(spark.sparkContext._gateway)
     run = str(uuid.uuid4())
-    ticks = DataFrame(
-        source.open(spark._jsparkSession, run, timeout_conf, _or_never(next_timeout_ms), df._jdf.schema()), spark
-    )
+    first, name = _or_never(next_timeout_ms), _NAME if is_named else None
+    ticks = source.open(spark._jsparkSession, run, timeout_conf, first, df._jdf.schema(), name)
     # In batches without a tick Spark's optimizer takes the empty side out of the plan, and the union with it.
-    return df.unionAll(ticks), Ticks(source, run)
+    return df.unionAll(DataFrame(ticks, spark)), Ticks(source, run)
 
 
 def _or_never(next_timeout_ms: int | None) -> int:

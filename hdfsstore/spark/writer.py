@@ -11,20 +11,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from hdfsstore.errors import UnsupportedQueryError
+from hdfsstore.spark.active_run import end_active_run
 from hdfsstore.spark.checkpoint_location import CheckpointLocation, find_checkpoint
 from hdfsstore.spark.conf import QueryConf
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.query import StatefulQuery
-from hdfsstore.spark.refusals import check_output_mode, check_upstream, refuse_trigger
+from hdfsstore.spark.refusals import check_output_mode, refuse_trigger
 from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.sinks import Sink, make_sink
 from hdfsstore.spark.table_sink import TableSink
+from hdfsstore.spark.upstream import check_upstream
 
 log = logging.getLogger("hdfsstore.spark")
 
 _ASYNC = "asyncprogresstrackingenabled"
 # Options that are not the sink's, in lower case.
 _OF_QUERY = ("checkpointlocation", "queryname")
+# The name of the sink in Spark's log, where sinks have names.
+_SINK_NAME = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +236,6 @@ class StatefulStreamWriter:
 
     def _conf(self) -> QueryConf:
         """The settings, where the query can run at all."""
-        check_upstream(self._stream.rows, self._stream.output_mode, self._stream.timeout_conf)
         if self._options.get(_ASYNC) == "true":
             raise UnsupportedQueryError(
                 f"the option {self._names[_ASYNC]} lets batches run before Spark has logged them",
@@ -241,6 +244,8 @@ class StatefulStreamWriter:
         conf = QueryConf.from_spark(
             self._spark.conf.getAll, {self._names[key]: value for key, value in self._options.items()}
         )
+        stream = self._stream
+        check_upstream(stream.rows, stream.output_mode, stream.timeout_conf, allow_multiple=conf.allow_multiple)
         if conf.store.checkpoint_format_version == 1:
             if conf.speculation:
                 raise UnsupportedQueryError(
@@ -274,6 +279,7 @@ class StatefulStreamWriter:
         stream = self._stream
         name = self._query_name or self._options.get("queryname")
         checkpoint = find_checkpoint(self._spark, self._options.get("checkpointlocation"), name)
+        end_active_run(self._spark, checkpoint.ours, name, stops=conf.stop_active_run)
         progress = ProgressLog(stream.method, conf.num_recent_progress, f"query {name or checkpoint.spark}")
         prepared = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))
         try:
@@ -285,6 +291,8 @@ class StatefulStreamWriter:
                 writer = writer.trigger(**self._trigger)
             if name is not None:
                 writer = writer.queryName(name)
+            if conf.names_sinks:
+                writer._jwrite = writer._jwrite.name(_SINK_NAME)  # PySpark's writer (4.3) has no such method
             query = StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, progress)
         except BaseException:
             prepared.engine.free()

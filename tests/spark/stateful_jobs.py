@@ -6,6 +6,7 @@ Times are seconds since 1970.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from pyspark import cloudpickle
@@ -405,9 +406,29 @@ def zeros(zero: float) -> Job:
     )
 
 
+# Spark's way of before its chains of stateful operators: rows are late by the watermark of their own batch.
+LATE_BY_OWN = replace(
+    SESSIONS,
+    name="sessions, late by the batch's own watermark",
+    pace="availableNow",
+    confs={"spark.sql.streaming.statefulOperator.allowMultiple": "false"},
+)
 SCRIPTS = [EVENT_TIME, PROCESSING_TIME]
 JOBS = [
     *SCRIPTS,
-    *(HISTORY, COUNT, COMPOSITE, SESSIONS, BETWEEN, WINDOWS, NO_TIMEOUT, RESTARTED, DEDUPLICATE, TOGGLE, MANY_ROWS),
+    *(
+        HISTORY,
+        COUNT,
+        COMPOSITE,
+        SESSIONS,
+        LATE_BY_OWN,
+        BETWEEN,
+        WINDOWS,
+        NO_TIMEOUT,
+        RESTARTED,
+        DEDUPLICATE,
+        TOGGLE,
+        MANY_ROWS,
+    ),
     *(KEY_TYPES, FLOAT_KEYS, NESTED_KEYS, STATE_TYPES, WIDE, OUTPUT_TYPES, CAST_OUTPUT),
 ]

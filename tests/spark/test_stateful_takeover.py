@@ -130,8 +130,11 @@ def test_our_query_goes_on(spark: SparkSession, tmp_path: Path, backend: str) ->
     assert hdfsstore.Checkpoint(checkpoint / "hdfsstore").latest_batch_id == BATCHES + 1
 
 
-def test_timeouts_go_on(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset_log", [1, 2])
+def test_timeouts_go_on(spark: SparkSession, tmp_path: Path, offset_log: int) -> None:
     """Those that Spark's operator has set fire; the source that makes batches for them is new to Spark's offset log."""
+    spark = spark.newSession()
+    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", offset_log)
     folder, checkpoint, copy = tmp_path / "input", tmp_path / "checkpoint", tmp_path / "copy"
     queries = Queries(spark, folder, add_until_timeout, "EventTimeTimeout")
     for batch_id in range(BATCHES):
@@ -144,3 +147,4 @@ def test_timeouts_go_on(spark: SparkSession, tmp_path: Path) -> None:
     assert list(outputs.values()) == list(queries.sparks(copy).values())
     assert any(total < 0 for rows in outputs.values() for _, total in rows)
     assert statestore(spark, checkpoint / "hdfsstore") == statestore(spark, copy)
+    assert (checkpoint / f"offsets/{max(outputs)}").read_text().startswith(f"v{offset_log}\n")

@@ -23,7 +23,7 @@ from hdfsstore.spark import parquet_sink as parquet_sink_module
 from hdfsstore.spark.keys import key_columns
 from hdfsstore.spark.parquet_sink import ParquetSink
 from hdfsstore.spark.query import StatefulQuery
-from hdfsstore.spark.refusals import check_input, stateful_operators
+from hdfsstore.spark.refusals import check_input
 
 SCHEMA = "user string, n long, seconds long"
 
@@ -286,18 +286,6 @@ def test_sparks_deduplication_and_windows_may_come_before(events: Events, tmp_pa
     windows = events.timed().groupBy(F.window("time", "10 seconds"), "user").agg(F.sum("n").alias("n"))
     run(windows, "second", "append")
     assert [row[1:] for row in seen if row[1] == "ann"] == [("ann", 7)]
-
-
-def test_stateful_operators_of_spark_are_seen_in_a_plan(spark: SparkSession, events: Events) -> None:
-    events.add(("ann", 1, 0))
-    df, timed = events.stream(), events.timed()
-    assert stateful_operators(df.where("n > 1").select("user")) == []
-    at_rest = spark.createDataFrame([("ann", 1)], "user string, m long").groupBy("user").count()
-    assert stateful_operators(df.join(at_rest, "user")) == []
-    assert stateful_operators(timed.dropDuplicatesWithinWatermark(["user"])) == ["DeduplicateWithinWatermark"]
-    assert stateful_operators(timed.groupBy(F.session_window("time", "1 second")).count()) == ["Aggregate"]
-    both = timed.alias("a").join(timed.alias("b"), F.expr("a.user = b.user"))
-    assert stateful_operators(both) == ["Join"]
 
 
 @pytest.mark.parametrize(
