@@ -19,6 +19,7 @@ from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionE
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
+from hdfsstore.spark.release import SameRelease
 from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 
@@ -40,6 +41,7 @@ class StatefulTask:
     def __init__(
         self, query: QuerySpec, engine: ShippedEngine, batch: BatchSpec, reports: Accumulator[list[Report]]
     ) -> None:
+        self._release = SameRelease()  # the first: attributes are unpickled in this order
         self._query = query
         self._engine = engine
         self._batch = batch

@@ -13,12 +13,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from hdfsstore import Checkpoint, UnsupportedQueryError
-from hdfsstore.spark import groupBy
+from hdfsstore.spark import groupBy, release
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
 AT_START = {
@@ -256,3 +256,12 @@ def test_a_query_that_is_stopped_in_a_batch_says_so(source: Input, tmp_path: Pat
     assert not query.status["isTriggerActive"]
     assert query.exception() is None
     assert not query.isActive
+
+
+def test_another_release_on_the_executors_ends_the_query_with_both_named(
+    source: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = release.RELEASE
+    monkeypatch.setattr(release, "RELEASE", "0.0.7")
+    with pytest.raises(StreamingQueryException, match=f"the driver has hdfsstore 0.0.7, and .* has {mine}"):
+        collected(timed_stream(source.stream()), tmp_path / "checkpoint")

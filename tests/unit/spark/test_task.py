@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from hdfsstore import CorruptFileError
+from hdfsstore import CorruptFileError, UnsupportedQueryError
+from hdfsstore.spark import release
 from hdfsstore.spark import task as task_module
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import Providers
@@ -19,6 +20,8 @@ from hdfsstore.spark.shipped import ShippedEngine
 from hdfsstore.spark.spec import BatchSpec, Columns, Report
 from hdfsstore.spark.task import StatefulTask
 from tests.unit.spark.partition import Partition, struct
+
+DRIVER = release.RELEASE
 
 
 class Nothing:
@@ -58,3 +61,21 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
     with pytest.raises(CorruptFileError, match="Put the file back; or set the query back") as caught:
         list(task(iter([marker])))
     assert caught.value.path == str(path)
+
+
+def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    batch = BatchSpec(0, (None,), -1, 1_000, -1, False, True)
+    task = StatefulTask(replace(query, run_id="of the query"), ShippedEngine(b""), batch, cast("Any", Reports()))
+    pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
+    assert isinstance(cloudpickle.loads(pickled), StatefulTask)
+    monkeypatch.setattr(release, "RELEASE", "0.0.7")
+    # As a class of the driver's release may be missing.
+    broken = pickled.replace(b"QuerySpec", b"QueryNone")
+    assert broken != pickled
+    with pytest.raises(
+        UnsupportedQueryError, match=rf"driver has hdfsstore {DRIVER}, and the executor on .* has 0\.0\.7"
+    ):
+        cloudpickle.loads(broken)
