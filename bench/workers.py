@@ -1,4 +1,4 @@
-"""The Python workers of this process's Spark, on Linux."""
+"""This process and the Python workers of its Spark, on Linux."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ _END_SECONDS = 30
 def memory_of_workers() -> int:
     """The bytes that they take together, the daemon that forks them included: what several map counts once."""
     return sum(map(_pss, _parents()))
+
+
+def memory_of_driver() -> int:
+    """The bytes that this process takes."""
+    return _pss(os.getpid())
 
 
 def end_workers() -> None:
