@@ -114,11 +114,6 @@ class JsonObject:
         return self._source.error(f"{name} is not {what}")
 
 
-def read_text(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> list[Text]:
-    """The lines of a file."""
-    return parse_text(read_file(fs, path, siblings), path)
-
-
 def parse_text(content: bytes, path: str) -> list[Text]:
     """The lines of a file's content."""
     lines, start = [], 0

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checkpoint.json_files import Text, read_text
+from hdfsstore.checkpoint.json_files import Text, parse_text
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.fs import read_file
 
 
 def read_query_id(fs: FileSystem, path: str) -> str:
@@ -19,7 +20,16 @@ def read_query_id(fs: FileSystem, path: str) -> str:
     Raises:
         FileNotFoundError, CorruptFileError.
     """
-    lines = read_text(fs, path)
+    return parse_query_metadata(read_file(fs, path), path)
+
+
+def parse_query_metadata(content: bytes, path: str) -> str:
+    """The id in the file's content.
+
+    Raises:
+        CorruptFileError: it is no such file.
+    """
+    lines = parse_text(content, path)
     return Text("\n".join(line.text for line in lines), path, 0).json_object().string("id")
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from hdfsstore.spark.checkpoint_location import CheckpointLocation
 from hdfsstore.spark.parquet_sink import ParquetSink
 
 Sink: TypeAlias = Callable[[DataFrame, int], None]
@@ -16,7 +17,12 @@ FORMATS = ("console", "noop", "parquet")
 
 
 def make_sink(
-    spark: SparkSession, source: str, path: str | None, options: Mapping[str, str], schema: StructType
+    spark: SparkSession,
+    source: str,
+    path: str | None,
+    options: Mapping[str, str],
+    schema: StructType,
+    checkpoint: CheckpointLocation,
 ) -> Sink:
     """The sink of a format.
 
@@ -25,6 +31,7 @@ def make_sink(
         path: that start() was given, else the option `path`.
         options: those of the writer that are left for the sink, their names in lower case.
         schema: of the output.
+        checkpoint: the query's.
 
     Raises:
         ValueError: there is no such format here; or no path, where one is needed; or the columns do not go with it.
@@ -35,7 +42,7 @@ def make_sink(
     if name == "console":
         return ConsoleSink(options)
     if name == "parquet":
-        return ParquetSink(spark, path, options, schema)
+        return ParquetSink(spark, path, options, schema, checkpoint)
     raise ValueError(
         f"there is no format {source!r} for stateful queries: it is one of {', '.join(FORMATS)}. "
         "foreachBatch(lambda df, batch_id: df.write...) writes to whatever Spark writes to"

@@ -15,6 +15,7 @@ from hdfsstore.spark.active_run import end_active_run
 from hdfsstore.spark.checkpoint_location import CheckpointLocation, find_checkpoint
 from hdfsstore.spark.conf import QueryConf
 from hdfsstore.spark.metrics import ProgressLog
+from hdfsstore.spark.parquet_sink import ParquetSink
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_output_mode, refuse_trigger
 from hdfsstore.spark.shipped import ShippedEngine
@@ -195,12 +196,13 @@ class StatefulStreamWriter:
             StateStoreError: the checkpoint does not go with the query.
         """
         self._set(format, outputMode, queryName, options)
-        conf = self._conf()
+        conf, checkpoint = self._conf(), self._checkpoint()
         sink = self._function
         if sink is None:
             where = path or self._options.get("path")
-            sink = make_sink(self._spark, self._format(), where, self._sink_options(), self._stream.schema)
-        return self._start(conf, sink)
+            of_sink = self._sink_options()
+            sink = make_sink(self._spark, self._format(), where, of_sink, self._stream.schema, checkpoint)
+        return self._start(conf, checkpoint, sink, sink.claim if isinstance(sink, ParquetSink) else None)
 
     def toTable(
         self,
@@ -213,9 +215,9 @@ class StatefulStreamWriter:
     ) -> StatefulQuery:
         """Starts a query that appends to a parquet table, which is made where it is not there; else as start."""
         self._set(format, outputMode, queryName, options)
-        conf = self._conf()
+        conf, checkpoint = self._conf(), self._checkpoint()
         sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
-        return self._start(conf, sink, sink.make_table)
+        return self._start(conf, checkpoint, sink, sink.make_table)
 
     def _set(
         self,
@@ -270,15 +272,21 @@ class StatefulStreamWriter:
     def _format(self) -> str:
         return self._source or str(self._spark.conf.get("spark.sql.sources.default"))
 
-    def _start(self, conf: QueryConf, sink: Sink, settle: Callable[[], None] | None = None) -> StatefulQuery:
+    def _name(self) -> str | None:
+        return self._query_name or self._options.get("queryname")
+
+    def _checkpoint(self) -> CheckpointLocation:
+        return find_checkpoint(self._spark, self._options.get("checkpointlocation"), self._name())
+
+    def _start(
+        self, conf: QueryConf, checkpoint: CheckpointLocation, sink: Sink, settle: Callable[[], None] | None
+    ) -> StatefulQuery:
         """Checks the checkpoint, makes it the query's and starts it.
 
         Args:
-            settle: called before that, once nothing speaks against the query.
+            settle: makes the place of the output the query's, once nothing speaks against the query.
         """
-        stream = self._stream
-        name = self._query_name or self._options.get("queryname")
-        checkpoint = find_checkpoint(self._spark, self._options.get("checkpointlocation"), name)
+        stream, name = self._stream, self._name()
         end_active_run(self._spark, checkpoint.ours, name, stops=conf.stop_active_run)
         progress = ProgressLog(stream.method, conf.num_recent_progress, f"query {name or checkpoint.spark}")
         prepared = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))

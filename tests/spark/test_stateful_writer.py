@@ -17,11 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, SchemaMismatchError, StateStoreError, UnsupportedQueryError
+from hdfsstore import Checkpoint, SchemaMismatchError, UnsupportedQueryError
 from hdfsstore.spark import groupBy
-from hdfsstore.spark import parquet_sink as parquet_sink_module
 from hdfsstore.spark.keys import key_columns
-from hdfsstore.spark.parquet_sink import ParquetSink
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_input
 
@@ -80,59 +78,6 @@ def run_again(checkpoint: Path, batch_id: int) -> None:
     for log in ("commits", "hdfsstore/commits"):
         for name in (f"{batch_id}", f".{batch_id}.crc"):
             (checkpoint / log / name).unlink(missing_ok=True)
-
-
-def test_parquet_has_a_folder_a_batch_that_a_replay_replaces(
-    spark: SparkSession, events: Events, tmp_path: Path
-) -> None:
-    checkpoint, out = tmp_path / "cp", tmp_path / "out"
-
-    def run() -> None:
-        writer = totals(events.stream()).writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
-        finished(writer.options(compression="gzip", path=str(out)).trigger(availableNow=True).start())
-
-    def found() -> list[tuple[Any, ...]]:
-        return sorted(map(tuple, spark.read.parquet(str(out)).select("batch", "user", "total").collect()))
-
-    events.add(("ann", 1, 0), ("bob", 2, 0), ("ann", 3, 0))
-    run()
-    events.add(("ann", 5, 0))
-    run()
-    expected = [(0, "ann", 4), (0, "bob", 2), (1, "ann", 9)]
-    assert found() == expected
-    files = sorted(out.rglob("*.gz.parquet"))
-    run_again(checkpoint, 1)
-    (out / "_writing-1-of-the-killed-driver").mkdir()
-    run()
-    assert found() == expected
-    assert state_of(checkpoint) == {"ann": 9, "bob": 2}
-    now = sorted(out.rglob("*.gz.parquet"))
-    assert [path for path in files if "batch=0" in str(path)] == [path for path in now if "batch=0" in str(path)]
-    assert not set(files) & {path for path in now if "batch=1" in str(path)}
-    assert {path.name for path in out.iterdir()} == {"batch=0", "batch=1"}
-    assert (out / "batch=1" / "_SUCCESS").exists()
-
-
-def test_parquet_is_marked_when_it_is_whole_also_where_folders_cannot_be_renamed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parquet_sink_module, "_RENAME_IN_ONE_STEP", ())
-    df = spark.createDataFrame([("ann", 1)], "user string, total long")
-    failing = df.where(F.raise_error(F.lit("must not be")).isNull())
-    sink = ParquetSink(spark, str(tmp_path / "out"), {}, df.schema)
-    for _ in range(2):
-        sink(df, 7)
-        assert (tmp_path / "out/batch=7/_SUCCESS").exists()
-        assert spark.read.parquet(str(tmp_path / "out")).collect() == [("ann", 1, 7)]
-    with pytest.raises(Exception, match="must not be"):
-        sink(failing, 7)
-    assert not (tmp_path / "out/batch=7/_SUCCESS").exists()
-    monkeypatch.undo()
-    sink(df, 8)
-    with pytest.raises(Exception, match="must not be"):
-        sink(failing, 8)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["batch=7", "batch=8"]
-    assert (tmp_path / "out/batch=8/_SUCCESS").exists()
 
 
 def test_a_table_is_made_and_appended_to(spark: SparkSession, events: Events, tmp_path: Path) -> None:
@@ -399,15 +344,3 @@ def test_format_1_warns_and_does_not_go_with_speculation(
     assert [line for line in caplog.messages if "a losing attempt of a task may overwrite a file" in line]
     store = tmp_path / "cp/hdfsstore/state/0"
     assert {path.name for part in ("0", "1") for path in (store / part).glob("*.delta")} == {"1.delta"}
-
-
-def test_a_folder_of_sparks_own_sink_and_a_column_batch_are_refused(
-    spark: SparkSession, events: Events, tmp_path: Path
-) -> None:
-    events.add(("ann", 1, 0))
-    (tmp_path / "out/_spark_metadata").mkdir(parents=True)
-    writer = totals(events.stream()).writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "cp"))
-    with pytest.raises(StateStoreError, match="Spark's own file sink has written there"):
-        writer.start(str(tmp_path / "out"))
-    with pytest.raises(ValueError, match="the output has a column 'batch'"):
-        ParquetSink(spark, str(tmp_path / "x"), {}, spark.createDataFrame([], "Batch long").schema)

@@ -1,0 +1,120 @@
+"""A folder that Spark writes output to, as Hadoop sees it: on any filesystem that Spark writes."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyarrow.fs import LocalFileSystem
+from pyspark.sql import SparkSession
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.publish import publish
+
+_LOCAL = "file"
+_RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss")
+
+
+class OutputFolder:
+    """A folder and what is in it, by name.
+
+    Attributes:
+        path: as the user gave it.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        self._path_class: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        self._root = self._path_class(path)
+        self._fs: Any = self._root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    @property
+    def renames_in_one_step(self) -> bool:
+        return self._fs.getUri().getScheme() in _RENAME_IN_ONE_STEP
+
+    def names(self) -> list[str]:
+        """Of files and folders; none where the folder is not there."""
+        if not self._fs.exists(self._root):
+            return []
+        return [status.getPath().getName() for status in self._fs.listStatus(self._root)]
+
+    def exists(self, name: str) -> bool:
+        return bool(self._fs.exists(self._of(name)))
+
+    def modified_ms(self, name: str) -> int | None:
+        """When a file was written, milliseconds since 1970; None where there is none."""
+        return int(self._fs.getFileStatus(self._of(name)).getModificationTime()) if self.exists(name) else None
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+        if not self.exists(name):
+            return None
+        stream = self._fs.open(self._of(name))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def create(self, name: str, content: bytes = b"") -> None:
+        """Writes a file that appears whole; nothing happens where there is one of that name.
+
+        Of several that do so at once one wins. On an object store one that comes between the look and the write of
+        another may be written over: who has to know reads the file again.
+        """
+        if self._fs.getUri().getScheme() == _LOCAL:
+            path = self._fs.makeQualified(self._of(name)).toUri().getPath()
+            try:
+                publish(LocalFileSystem(), path, content, overwrite=False)
+            except FileExistsError:
+                return
+        elif self.exists(name):
+            return
+        elif self.renames_in_one_step:
+            temporary = f"{name}.{uuid.uuid4()}.tmp"
+            self._write(temporary, content)
+            if not self._fs.rename(self._of(temporary), self._of(name)):
+                self.delete(temporary)
+        else:
+            try:
+                self._write(name, content)
+            except Py4JJavaError:
+                if not self.exists(name):
+                    raise
+
+    def delete(self, name: str) -> None:
+        """Nothing happens where it is not there."""
+        self._fs.delete(self._of(name), True)
+
+    def rename(self, name: str, to: str) -> None:
+        """Gives a file or a folder another name.
+
+        Raises:
+            StateStoreError: it is not there, or cannot be renamed.
+        """
+        try:
+            renamed = self._fs.rename(self._of(name), self._of(to))
+        except Py4JJavaError as error:
+            if self.exists(name):
+                raise
+            raise self._cannot(name, to) from error
+        if not renamed:
+            raise self._cannot(name, to)
+
+    def _write(self, name: str, content: bytes) -> None:
+        stream = self._fs.create(self._of(name), False)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    def _cannot(self, name: str, to: str) -> StateStoreError:
+        return StateStoreError(
+            f"the output of a batch was written and could not be renamed to {to}",
+            self._of(name).toString(),
+            remedy="See that nothing else writes there, another driver of this query above all; the batch is written "
+            "again when the query is started",
+        )
+
+    def _of(self, name: str) -> Any:
+        return self._path_class(self._root, name)
