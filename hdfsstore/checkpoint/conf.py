@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 COMPRESSION_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

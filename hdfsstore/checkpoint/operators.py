@@ -1,5 +1,7 @@
 """The stateful operators of a query and their stores, from their metadata or, before Spark 4.0, from the folders.
 
+The number of partitions is then that of the offset log's conf; Spark 2.1 has none there, and the folders are counted.
+
     state/<op>/<partition>/           the store "default"
     state/<op>/<partition>/<store>/   any other store
 
@@ -15,12 +17,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from hdfsstore.checkpoint.metadata_log import NUMBER
+from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
+from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
+from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.checkpoint.operator_metadata import StoreMetadata, read_operator_metadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
-from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import CheckpointNotFoundError
+from hdfsstore.codecs.types import NullType, StructType
+from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
 from hdfsstore.fs import list_folder
 
 DEFAULT_STORE = "default"
@@ -34,7 +38,7 @@ class Store:
     Attributes:
         operator_id: the operator's number.
         name: "default", or the operator's name for it.
-        num_partitions: as declared; where nothing declares it, as many as there are folders.
+        num_partitions: by the operator's metadata, else by the offset log; without both as many as there are folders.
         num_cols_prefix_key: the leading columns of the key that a prefix scan takes; None where nothing tells.
         partition_ids: those that have a folder.
     """
@@ -46,12 +50,13 @@ class Store:
         operator_id: int,
         name: str,
         partition_ids: list[int],
+        num_partitions: int,
         metadata: StoreMetadata | None = None,
     ) -> None:
         self.operator_id = operator_id
         self.name = name
         self.partition_ids = partition_ids
-        self.num_partitions = metadata.num_partitions if metadata else max(partition_ids, default=-1) + 1
+        self.num_partitions = num_partitions
         self.num_cols_prefix_key = metadata.num_cols_prefix_key if metadata else None
         self._schema_files = metadata.schema_files if metadata else []
         self._fs = fs
@@ -64,6 +69,15 @@ class Store:
         """The folder of a partition's state files, on the checkpoint's filesystem."""
         folder = f"{self._operator_folder}/{partition_id}"
         return folder if self.name == DEFAULT_STORE else f"{folder}/{self.name}"
+
+    def needed_partitions(self, key_type: StructType | None) -> range:
+        """The partitions that have a folder once a batch is done.
+
+        Args:
+            key_type: of the rows. Without keys an operator (a global limit or aggregation) runs in partition 0 alone.
+        """
+        is_keyless = key_type is not None and all(isinstance(field.type, NullType) for field in key_type.fields)
+        return range(1 if is_keyless else self.num_partitions)
 
     @property
     def schema_path(self) -> str:
@@ -141,19 +155,40 @@ class Operator:
 
 def list_operators(fs: FileSystem, root: str, batch_id: int | None = None) -> list[Operator]:
     """The operators under `<root>/state`, by number, with the metadata they have at a batch (the newest by default)."""
-    return [_operator(fs, folder, number, batch_id) for number, folder in _numbered(list_folder(fs, f"{root}/state"))]
+    operators = []
+    for operator_id, folder in _numbered(list_folder(fs, f"{root}/state")):
+        metadata = read_operator_metadata(fs, folder, batch_id)
+        if metadata is None:
+            operators.append(_of_folders(fs, root, folder, operator_id))
+            continue
+        ids = [partition_id for partition_id, _ in _numbered(list_folder(fs, folder))]
+        stores = [Store(fs, folder, operator_id, each.name, ids, each.num_partitions, each) for each in metadata.stores]
+        operators.append(Operator(operator_id, metadata.name, stores, metadata.properties))
+    return operators
 
 
-def _operator(fs: FileSystem, folder: str, operator_id: int, batch_id: int | None) -> Operator:
+def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int) -> Operator:
+    """An operator without metadata."""
     partitions = dict(_numbered(list_folder(fs, folder)))
-    metadata = read_operator_metadata(fs, folder, batch_id)
     ids = list(partitions)
-    if metadata:
-        stores = [Store(fs, folder, operator_id, store.name, ids, store) for store in metadata.stores]
-        return Operator(operator_id, metadata.name, stores, metadata.properties)
+    num_partitions = _logged_partitions(fs, root) or max(ids, default=-1) + 1
     names = sorted({name for path in partitions.values() for name in _store_names(list_folder(fs, path))})
-    stores = [Store(fs, folder, operator_id, name, ids) for name in names or [DEFAULT_STORE]]
+    stores = [Store(fs, folder, operator_id, name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
     return Operator(operator_id, None, stores, {})
+
+
+def _logged_partitions(fs: FileSystem, root: str) -> int | None:
+    """The number of partitions that the newest entry of the offset log pins; None where it does not."""
+    newest = MetadataLog(fs, f"{root}/offsets", read_offset_log).latest()
+    if newest is None:
+        return None
+    batch_id, entry = newest
+    pinned = entry.conf.get(SHUFFLE_PARTITIONS)
+    if pinned is None:
+        return None
+    if not NUMBER.fullmatch(pinned) or int(pinned) < 1:
+        raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, which is no number", f"{root}/offsets/{batch_id}")
+    return int(pinned)
 
 
 def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:

@@ -22,7 +22,6 @@ from hdfsstore.checkpoint.reading import (
 )
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
-from hdfsstore.codecs.types import NullType, StructType
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
 from hdfsstore.state.hdfs.load import PartitionLoader
@@ -96,7 +95,7 @@ class StateReader:
 
     def _choose(self, store: Store, wanted: Sequence[int] | None) -> list[StorePartition]:
         found, declared = set(store.partition_ids), range(store.num_partitions)
-        expected = range(1) if _is_keyless(self._rows.key_type) else declared
+        expected = store.needed_partitions(self._rows.key_type)
         needed = expected if wanted is None else [i for i in sorted(set(wanted)) if i in expected or i not in declared]
         partition_id = next((i for i in needed if i not in found), None)
         if partition_id is not None:
@@ -165,8 +164,3 @@ class StateReader:
         return SchemaMismatchError(
             f"the store has no schema file; {looks}", store.schema_path, remedy=f"Give {' and '.join(missing)}"
         )
-
-
-def _is_keyless(key_type: StructType) -> bool:
-    """Whether an operator (a global limit or aggregation) runs in partition 0 alone, whatever its metadata declares."""
-    return all(isinstance(field.type, NullType) for field in key_type.fields)

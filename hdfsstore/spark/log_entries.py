@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
-from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM
+from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM, SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
 from hdfsstore.errors import CorruptFileError, remedied
@@ -22,7 +22,6 @@ FOLDER = "hdfsstore"
 # How a user sets a query back, for messages.
 SET_BACK = "delete Spark's offsets and commits from there on"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 # Names in the object that we add to entries: of both logs, and of commits.
 OFFSETS, NEXT_TIMEOUT = "offsets", "nextTimeoutMs"

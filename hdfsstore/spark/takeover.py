@@ -40,7 +40,6 @@ from hdfsstore.publish import publish, remove
 from hdfsstore.spark.log_entries import (
     ENCODING_FORMAT,
     FOLDER,
-    SHUFFLE_PARTITIONS,
     Entry,
     copied,
     own_fields,
@@ -173,7 +172,7 @@ class _Takeover:
                 remedy="Put it back",
             )
         if committed:
-            self._check_partitions(batch_id, entries[batch_id])
+            self._check_partitions(batch_id)
         new_ids = self._copy_state(batch_id + 1, committed[1], entries[batch_id]) if committed else []
         marker = f"{self._root}/takeover"
         publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
@@ -225,13 +224,15 @@ class _Takeover:
         content = entry.content + _NO_OFFSET
         return Entry(content, parse_offset_log(content, path))
 
-    def _check_partitions(self, batch_id: int, entry: Entry) -> None:
-        """Raises MissingFileError if some are not there. Before Spark 4.0 only folders tell how many there are."""
-        written = entry.parsed.conf.get(SHUFFLE_PARTITIONS)
-        if written not in (None, str(self._partitions)):
+    def _check_partitions(self, batch_id: int) -> None:
+        """Raises MissingFileError if the folder of a partition is not there."""
+        store = self.operator.stores[0]
+        found = set(store.partition_ids)
+        missing = next((i for i in store.needed_partitions(store.key_type) if i not in found), None)
+        if missing is not None:
             raise MissingFileError(
-                f"batch {batch_id} has written {written} partitions of the state, and there are {self._partitions}",
-                f"{self.path}/state/{self.operator.operator_id}",
+                f"batch {batch_id} has written {self._partitions} partitions of the state, and this one is not there",
+                store.partition_path(missing),
                 remedy=_PUT_BACK,
             )
 

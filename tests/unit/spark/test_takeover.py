@@ -262,14 +262,14 @@ def test_states_that_cannot_be_read(tmp_path: Path, confs: dict[str, str], messa
 
 @pytest.mark.parametrize("release", ["3.5.9", "4.3.0"])
 def test_a_partition_s_folder_is_lost(tmp_path: Path, release: str) -> None:
-    """Before Spark 4.0 nothing but the folders, and the conf of the batches, says how many partitions there are."""
+    """Before Spark 4.0 nothing but the conf of the batches says how many partitions there are."""
     checkpoint = a_copy(tmp_path, f"spark-{release}/apply_in_pandas_with_state")
     shutil.rmtree(checkpoint / "state/0/1")
     (checkpoint / "state/0/_metadata/metadata").unlink(missing_ok=True)
     before = names(checkpoint)
-    with pytest.raises(MissingFileError, match=r"has written 2 partitions .* there are 1\. Put it back") as caught:
+    with pytest.raises(MissingFileError, match=r"has written 2 partitions .* is not there\. Put it back") as caught:
         take_over(str(checkpoint), WANTED, CONF, [])
-    assert caught.value.path == f"{checkpoint}/state/0"
+    assert caught.value.path == f"{checkpoint}/state/0/1"
     assert names(checkpoint) == before
 
 

@@ -1,0 +1,84 @@
+"""How many partitions a state has: a folder that is gone is an error, and never a shorter answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hdfsstore import Checkpoint, CheckpointNotFoundError, CorruptFileError
+from tests.rows import counted
+from tests.truth import DATA, Case
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# Of Sparks that write no operator metadata; 2.1 has no conf in its offset log either.
+OLD = [Case(path) for path in sorted(DATA.glob("spark-[23].*/*")) if path.is_dir() and "spark-2.1" not in str(path)]
+OLD = [case for case in OLD if not case.rocksdb]
+
+
+def read(case: Case, path: Path, operator_id: int, store: str, **kwargs: Any) -> pa.Table:
+    """The rows of a store, by the schema that Spark 4.3 was lent where the checkpoint has none."""
+    if case.facts.get("borrowed_schema"):
+        lent = Checkpoint(DATA / f"spark-3.2.1/{case.folder.name}/checkpoint").operator(operator_id).store(store)
+        kwargs |= {"key_schema": lent.key_schema, "value_schema": lent.value_schema}
+    return Checkpoint(path).read_state(operator_id, store, **kwargs)
+
+
+def change_conf(path: Path, name: str, value: str | None) -> None:
+    """Of all batches."""
+    for entry in path.glob("offsets/[0-9]*"):
+        version, metadata, *sources = entry.read_text().split("\n")
+        changed = json.loads(metadata)
+        changed["conf"].pop(name)
+        if value is not None:
+            changed["conf"][name] = value
+        entry.write_text("\n".join([version, json.dumps(changed), *sources]))
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("case", OLD, ids=str)
+def test_the_last_folder_is_gone_before_spark_4(tmp_path: Path, case: Case) -> None:
+    path = Path(shutil.copytree(case.checkpoint, tmp_path / "checkpoint"))
+    stores = [store for operator in Checkpoint(path).operators for store in operator.stores]
+    assert {store.num_partitions for store in stores} == {int(Checkpoint(path).batches[-1].conf[SHUFFLE_PARTITIONS])}
+    for store in stores:
+        if store.partition_ids == [0]:  # a global limit
+            assert read(case, path, store.operator_id, store.name).num_rows > 0
+            assert read(case, path, store.operator_id, store.name, partitions=[1]).num_rows == 0
+            continue
+        shutil.rmtree(path / f"state/{store.operator_id}/{store.partition_ids[-1]}", ignore_errors=True)
+        with pytest.raises(CheckpointNotFoundError, match=f"no partition {store.partition_ids[-1]}"):
+            read(case, path, store.operator_id, store.name)
+
+
+def test_a_keyless_aggregation_without_metadata_has_partition_0_alone(tmp_path: Path) -> None:
+    case = Case(DATA / "spark-4.3.0/aggregation_complete")
+    path = Path(shutil.copytree(case.checkpoint, tmp_path / "checkpoint"))
+    (keyless,) = (op for op in Checkpoint(path).operators if op.store().partition_ids == [0])
+    before = read(case, path, keyless.operator_id, "default")
+    shutil.rmtree(path / f"state/{keyless.operator_id}/_metadata")
+    store = Checkpoint(path).operator(keyless.operator_id).store()
+    assert (store.partition_ids, store.num_partitions) == ([0], 2)
+    assert counted(read(case, path, keyless.operator_id, "default")) == counted(before)
+
+
+def test_without_a_number_in_the_log_the_folders_are_counted(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(DATA / "spark-3.5.9/aggregation/checkpoint", tmp_path / "checkpoint"))
+    change_conf(path, SHUFFLE_PARTITIONS, None)
+    assert Checkpoint(path).operator().store().num_partitions == 2
+    shutil.rmtree(path / "offsets")
+    assert Checkpoint(path).operator().store().num_partitions == 2
+    assert Checkpoint(DATA / "spark-2.1.3/aggregation/checkpoint").operator().store().num_partitions == 2
+
+
+@pytest.mark.parametrize("value", ["two", "0", "-1"])
+def test_a_number_that_makes_no_sense(tmp_path: Path, value: str) -> None:
+    path = Path(shutil.copytree(DATA / "spark-3.5.9/aggregation/checkpoint", tmp_path / "checkpoint"))
+    change_conf(path, SHUFFLE_PARTITIONS, value)
+    with pytest.raises(CorruptFileError, match=f"shuffle.partitions is '{value}'") as caught:
+        Checkpoint(path).operator()
+    assert caught.value.path == f"{path}/offsets/{Checkpoint(path).latest_batch_id}"
