@@ -6,14 +6,15 @@
     S3, GCS, Azure                 one PUT of the whole content                  checked before: pyarrow has no PUT that
                                                                                  fails where there is an object
 
-As Spark does (CheckpointFileManager.scala, whose temporary names these are), nothing is synced to the disk: what was
-published outlives the process, not a crash of the machine.
+What was published outlives the process, and on a local filesystem a power cut too (durable.py); HDFS and object stores
+have replicated a file once it is closed. The temporary names are Spark's (CheckpointFileManager.scala).
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType, FSSpecHandler, PyFileSystem, SubTreeFileSystem
 
+from hdfsstore.durable import make_folder, sync_folder
 from hdfsstore.errors import StateStoreError
 from hdfsstore.side_files import hadoop_name, spark_name
 
@@ -55,7 +57,8 @@ def publish(fs: FileSystem, path: str, content: Content, *, overwrite: bool, uni
     """Writes a file that appears under its name whole, at once, or not at all; its folder is made where it is missing.
 
     After an error nothing is left, and what was under the name before is as it was (its side files may be gone: they
-    are removed first, as they would deny the new content).
+    are removed first, as they would deny the new content). Only where a local folder cannot be synced, at the very end,
+    the new file is there, and an error says that it may not outlive a power cut.
 
     Args:
         content: bytes, or pieces of them that are taken one by one; an object store gets them joined.
@@ -115,6 +118,7 @@ def _publish_local(path: Path, pieces: Iterable[Buffer], overwrite: bool, unique
                 temporary.replace(path)
             else:
                 _link(temporary, path)
+            sync_folder(path.parent)
         except BaseException:
             _try_to_delete(temporary)
             raise
@@ -124,13 +128,14 @@ def _write_local(path: Path, pieces: Iterable[Buffer]) -> None:
     try:
         file = path.open("xb", buffering=0)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         file = path.open("xb", buffering=0)
     with file:
         for piece in pieces:
             rest = memoryview(piece).cast("B")
             while len(rest):
                 rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
 
 
 def _link(temporary: Path, path: Path) -> None:

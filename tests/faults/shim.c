@@ -1,5 +1,6 @@
 /* Stands between a program and the C library (LD_PRELOAD) and counts the calls that write or change the file system
  * below one folder. At a chosen call it kills the process, before the call or half-way through it, or lets it fail.
+ * Or it only tells of them: a line for each in a file, such as "rename /state/0/0/1.delta", before the call is done.
  *
  * The caller hands over a struct control in memory of its own, which may be shared with the process that watches.
  * Layout, all little-endian as the machine has it: see shim.py.
@@ -28,6 +29,7 @@ struct control {
     int action;
     int error;               /* errno of FAIL_ONCE and FAIL_FROM */
     atomic_long hits;        /* how often the action was taken */
+    int trace;               /* file descriptor that the calls are told to; 0: none */
     char prefix[PATH_MAX];   /* the folder */
     char what[PATH_MAX];     /* the call that was hit first, and its path */
 };
@@ -72,6 +74,11 @@ static int decide(const char *call, int fd, const char *path) {
     } else snprintf(full, sizeof full, "%s", path);
     errno = saved;
     if (!below(full)) return GO;
+    if (control->trace) {
+        char line[3 * PATH_MAX];
+        int size = snprintf(line, sizeof line, "%s %s\n", call, full + strlen(control->prefix));
+        syscall(SYS_write, control->trace, line, size);
+    }
     long number = atomic_fetch_add(&control->calls, 1) + 1;
     int action = control->action;
     if (action == COUNT || number < control->at || (action != FAIL_FROM && number != control->at)) return GO;
@@ -174,5 +181,7 @@ int mkdirat(int fd, const char *path, mode_t mode) { NEXT(mkdirat); CALL(fd, pat
 int ftruncate(int fd, off_t size) { NEXT(ftruncate); CALL(fd, NULL, fd, size); }
 int ftruncate64(int fd, off64_t size) { NEXT(ftruncate64); CALL(fd, NULL, fd, size); }
 int truncate(const char *path, off_t size) { NEXT(truncate); CALL(AT_FDCWD, path, path, size); }
+int fsync(int fd) { NEXT(fsync); CALL(fd, NULL, fd); }
+int fdatasync(int fd) { NEXT(fdatasync); CALL(fd, NULL, fd); }
 int chmod(const char *path, mode_t mode) { NEXT(chmod); CALL(AT_FDCWD, path, path, mode); }
 int fchmod(int fd, mode_t mode) { NEXT(fchmod); CALL(fd, NULL, fd, mode); }

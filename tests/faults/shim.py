@@ -8,7 +8,9 @@ import enum
 import hashlib
 import mmap
 import subprocess
+import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.c")
@@ -43,6 +45,7 @@ class _Control(ctypes.Structure):
         ("action", ctypes.c_int),
         ("error", ctypes.c_int),
         ("hits", ctypes.c_long),
+        ("trace", ctypes.c_int),
         ("prefix", ctypes.c_char * _PATH_MAX),
         ("what", ctypes.c_char * _PATH_MAX),
     )
@@ -80,6 +83,18 @@ class Shim:
     def disarm(self) -> None:
         """No fault any more; the counter goes on."""
         self._control.action = Action.COUNT
+
+    def traced(self, work: Callable[[], object]) -> list[tuple[str, str]]:
+        """The calls that something makes, in their order: what is called, and the path below the folder."""
+        with tempfile.TemporaryFile() as file:
+            self._control.trace = file.fileno()
+            try:
+                work()
+            finally:
+                self._control.trace = 0
+            file.seek(0)
+            lines = file.read().decode().splitlines()
+        return [(call, path) for call, _, path in (line.partition(" ") for line in lines)]
 
     @property
     def calls(self) -> int:
