@@ -4,7 +4,7 @@ BIN := .venv/bin
 CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-asan test-wheels fuzz crash histories chaos bench lint clean
+.PHONY: help setup demo check test test-asan test-wheels fuzz crash histories chaos bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -17,6 +17,9 @@ setup: .venv/installed  ## create .venv and install hdfsstore with all extras in
 
 demo: setup  ## run a streaming query on a real Spark and open its checkpoint
 	sh tools/with-java.sh $(BIN)/python -m demo
+
+check: setup lint  ## what to run while you edit: lint, types, the unit and contract tests but the slowest, on all cores
+	$(BIN)/python -m pytest -q -p no:benchmark -n logical --dist worksteal -m "not thorough" --hypothesis-profile quick tests/unit tests/contract
 
 test: setup  ## all tests, those with a live Spark and a live MinIO too
 	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" 'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang

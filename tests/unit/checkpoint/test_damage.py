@@ -11,6 +11,8 @@ import pytest
 import hdfsstore
 from tests.truth import DATA
 
+pytestmark = pytest.mark.thorough
+
 SOURCE = DATA / "spark-4.3.0/drop_duplicates/checkpoint"
 # The logs' entries are alike: the last of each stands for all.
 LAST = {str(max((SOURCE / log).glob("[0-9]*")).relative_to(SOURCE)) for log in ("offsets", "commits")}

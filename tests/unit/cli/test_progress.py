@@ -37,6 +37,7 @@ def shown_on_a_terminal(*arguments: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments",
     [

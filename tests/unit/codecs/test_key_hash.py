@@ -151,6 +151,7 @@ def test_each_bit_of_a_key_changes_each_bit_of_the_hash_half_of_the_time(
         assert share.max() < 0.65, (size, bit)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS, ids=range(4))
 def test_keys_that_are_made_to_collide_do_not(hash_keys: HashKeys, source: Path, seed: bytes) -> None:
     for name, keys in structured(source):

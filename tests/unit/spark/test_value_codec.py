@@ -146,6 +146,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @given(values)
 @settings(max_examples=1_500, deadline=None)
 def test_what_update_takes_comes_back_equal(value: Any) -> None:

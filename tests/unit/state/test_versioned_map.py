@@ -171,6 +171,7 @@ def test_slices_and_large_arrays() -> None:
     assert transaction.num_keys == 5000
 
 
+@pytest.mark.thorough
 def test_values_of_more_than_2_gib_come_as_a_large_array() -> None:
     transaction = VersionedMap(Image.empty(row_checksums=False)).transaction(0)
     transaction.put(b"large", bytes(1 << 28))

@@ -16,7 +16,10 @@ from tests.truth import Case, cases
 
 STORES = [(case, store) for case in cases() if not case.rocksdb for store in stores_of(case.checkpoint)]
 
-pytestmark = pytest.mark.parametrize(("case", "store"), STORES, ids=lambda value: getattr(value, "name", str(value)))
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.parametrize(("case", "store"), STORES, ids=lambda value: getattr(value, "name", str(value))),
+]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from tests.unit.state.hdfs.test_provider_images import damage, with_image
 VALUE = bytes(240 << 20)
 
 
+@pytest.mark.thorough
 def test_updates_from_before_and_after_an_image_was_damaged(
     executors: Executors, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -218,6 +218,7 @@ def test_the_lineage_begins_with_the_last_snapshot(make_partition: MakePartition
         assert lineage[0][0] in snapshots
 
 
+@pytest.mark.thorough
 def test_a_lineage_that_grows_too_long_is_cut_and_loads(make_partition: MakePartition) -> None:
     partition = make_partition(min_deltas_for_snapshot=100_000)
     provider = partition.open()

@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem
@@ -134,6 +135,7 @@ def load(folder: Path, attempt: Attempt) -> dict[bytes, bytes | None]:
     return dict(pair for window in loader.load(version, pairs) for pair in window)
 
 
+@pytest.mark.thorough
 @settings(max_examples=200)
 @given(histories(), st.data())
 def test_what_is_retained_loads_and_the_rest_is_gone(history: History, data: st.DataObject) -> None:
