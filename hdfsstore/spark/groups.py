@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.state import GroupState
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.spark.arrow_engine import ArrowEngine, UserFunction
+from hdfsstore.spark.declared import output_type, state_type, struct_type
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.keys import Keys
 from hdfsstore.spark.plan import column_name
@@ -61,7 +62,7 @@ class StatefulGroups:
             outputMode: "append" or "update", as the query's.
             timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
         """
-        output = struct_type(outputStructType, "outputStructType")
+        output = _nullable(output_type(outputStructType))
 
         def engine(columns: Columns) -> Engine:
             return ArrowEngine(func, columns, to_arrow_schema(spark_schema(output)))
@@ -91,8 +92,8 @@ class StatefulGroups:
         from hdfsstore.spark.pandas_engine import PandasEngine
         from hdfsstore.spark.pandas_types import PandasConf
 
-        output = struct_type(outputStructType, "outputStructType")
-        state = struct_type(stateStructType, "stateStructType")
+        output = _nullable(output_type(outputStructType))
+        state = state_type(stateStructType)
         arrow = to_arrow_schema(spark_schema(output))
 
         def engine(_: Columns) -> Engine:
@@ -119,8 +120,8 @@ class StatefulGroups:
             outputMode: "append" or "update", as the query's.
             timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
         """
-        output = struct_type(outputStructType, "outputStructType")
-        state = None if stateStructType is None else struct_type(stateStructType, "stateStructType")
+        output = output_type(outputStructType)
+        state = None if stateStructType is None else state_type(stateStructType)
         keys = StructType(self._keys.fields)
         engine = RowsEngine(func, self._df.schema, keys, output, to_arrow_schema(spark_schema(output)), state)
         kept = VALUE_SCHEMA if state is None else state
@@ -177,19 +178,9 @@ class StatefulGroups:
         return EventTime(found[0], isinstance(self._keys.rows.schema[found[0]].dataType, StructType))
 
 
-def struct_type(given: StructType | str, name: str) -> StructType:
-    """A schema that the user gave, as a struct or a DDL string.
-
-    Raises:
-        TypeError: it is neither; it is called `name`.
-    """
-    if isinstance(given, str):
-        parsed: DataType = DataType.fromDDL(given)
-        if isinstance(parsed, StructType):
-            return parsed
-    if not isinstance(given, StructType):
-        raise TypeError(f"{name} is a StructType or a DDL string of one, not {given!r}")
-    return given
+def _nullable(output: StructType) -> StructType:
+    """As Spark has it: where NOT NULL is declared, None is passed on, and the output's schema says so."""
+    return output.toNullable()
 
 
 def spark_schema(schema: StructType) -> t.StructType:

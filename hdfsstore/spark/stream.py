@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from hdfsstore.codecs import types as t
 from hdfsstore.spark.arrow_limit import ArrowLimit
 from hdfsstore.spark.batch import BatchRunner
+from hdfsstore.spark.declared import check_time_type
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.reports import Reports
@@ -58,6 +59,8 @@ class StatefulStream:
 
     def prepare(self, run: Run) -> Prepared:
         """Settles what the query keeps, and puts together what Spark's writer is to run."""
+        state_type = StructType.fromJson(self.state_schema.json_value)
+        check_time_type(self.rows.sparkSession, self.schema, state_type)
         wanted = StateDescription(
             self.method,
             self.timeout_conf,
