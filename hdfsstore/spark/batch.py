@@ -17,8 +17,7 @@ from pyspark.sql.types import StructType
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.active_run import stop_in_few_words
 from hdfsstore.spark.arrow_limit import ArrowLimit
-from hdfsstore.spark.batch_shape import BatchShape
-from hdfsstore.spark.calls import PartitionTooLargeError
+from hdfsstore.spark.batch_shape import BatchShapes
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.plan import batch_plan
@@ -45,6 +44,7 @@ class BatchRunner:
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
         late_by_batch_before: whether rows are late by the watermark of the batch before, not by their batch's own.
         is_deterministic: whether the rows of a batch are the same each time that they are read.
+        may_spill: whether tasks may write rows to the local disk.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class BatchRunner:
         upstream_is_stateful: bool,
         late_by_batch_before: bool,
         is_deterministic: bool,
+        may_spill: bool,
     ) -> None:
         self._query = query
         self._engine = engine
@@ -78,8 +79,7 @@ class BatchRunner:
         self._progress = progress
         self._ticks = ticks
         self._arrow_limit = arrow_limit
-        self._shape = BatchShape()
-        self._next_timeout_ms: int | None = None  # of the state after this run's last batch
+        self._may_spill = may_spill
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Runs one batch; returns at once where it was committed before."""
@@ -96,52 +96,45 @@ class BatchRunner:
                 # all rows so far.
                 rows.write.format("noop").mode("overwrite").save()
             return
+        before = BatchShapes.parse(start.shapes)
+        # A batch that did not end is run again with care: it may have been other than expected.
+        expected = BatchShapes() if start.is_repeated else before
         batch = BatchSpec(
             batch_id,
             start.base_ids,
             start.watermark_ms if self._has_watermark else NO_WATERMARK,
             start.processing_time_ms,
             start.late_watermark_ms if self._late_by_batch_before else start.watermark_ms,
-            is_sorted=self._shape.is_large,
+            is_sorted=not self._may_spill or expected.may_exceed(self._query.max_bytes_per_call),
             has_markers=True,
         )
         # A partition that has keys to expire gives output without rows, too: then the sink's job must run it.
-        if self._is_repeatable and self._shape.is_dense and not self._may_expire(batch) and not _is_empty(rows):
+        may_expire = start.next_timeout_ms is not None and start.next_timeout_ms < batch.expiry_ms(
+            self._query.timeout_conf
+        )
+        if self._is_repeatable and expected.is_dense and not may_expire and not _is_empty(rows):
             batch = replace(batch, has_markers=False)
         self._reports.clear()
         logged = time.perf_counter()
-        batch = self._run(rows, batch)
+        self._run(rows, batch, expected)
         ran = time.perf_counter()
         reports = self._reports.chosen(batch_id)
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
-        self._next_timeout_ms = min(timeouts, default=None)
-        self._log.finish(batch_id, reports, self._next_timeout_ms)
+        next_timeout_ms = min(timeouts, default=None)
+        self._log.finish(batch_id, reports, next_timeout_ms, before.after(reports.values()).logged)
         if self._ticks is not None:
-            self._ticks.note(batch_id, start.watermark_ms, self._next_timeout_ms)
-        if any(report.metrics["numInputRows"] for report in reports.values()):
-            self._shape = BatchShape.of(reports.values(), self._query.max_bytes_per_call)
+            self._ticks.note(batch_id, start.watermark_ms, next_timeout_ms)
         durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}
         self._progress.batch_done(
             batch,
             [reports[partition_id] for partition_id in sorted(reports)],
             {name: 1e3 * seconds for name, seconds in durations.items()},
         )
+        self._reports.clear()  # PySpark keeps what is in an accumulator for ever
 
-    def _may_expire(self, batch: BatchSpec) -> bool:
-        """Whether a timeout of the state may be over. To be asked after a batch of this run."""
-        return self._next_timeout_ms is not None and self._next_timeout_ms < batch.expiry_ms(self._query.timeout_conf)
-
-    def _run(self, rows: DataFrame, batch: BatchSpec) -> BatchSpec:
-        """Gives the output to the sink, and runs what it has not read. Returns the batch as it was run."""
-        try:
-            with self._arrow_limit.lifted(rows.sparkSession, self._shape.row_bytes):
-                self._sink(self._plan(rows, batch), batch.batch_id)
-        except Exception as error:
-            if batch.is_sorted or not _is_too_large(error):
-                raise
-            log.warning("a partition of batch %d is too large to be held: it is run again, sorted", batch.batch_id)
-            batch = replace(batch, is_sorted=True)
-            self._reports.clear()
+    def _run(self, rows: DataFrame, batch: BatchSpec, expected: BatchShapes) -> None:
+        """Gives the output to the sink, and runs what it has not read."""
+        with self._arrow_limit.lifted(rows.sparkSession, expected.row_bytes):
             self._sink(self._plan(rows, batch), batch.batch_id)
         missing = self._reports.missing(batch.batch_id, self._query.num_partitions)
         if missing:
@@ -155,7 +148,6 @@ class BatchRunner:
                 f"the partitions {missing} of batch {batch.batch_id} have not reported what they committed",
                 remedy="Restart the query: the batch is run again",
             )
-        return batch
 
     def _plan(self, rows: DataFrame, batch: BatchSpec, partitions: Collection[int] | None = None) -> DataFrame:
         task = StatefulTask(self._query, self._engine, batch, self._reports.accumulator)
@@ -165,12 +157,3 @@ class BatchRunner:
 def _is_empty(rows: DataFrame) -> bool:
     """Whether Spark knows that there are no rows: it runs the batch for a timeout or a watermark."""
     return bool(rows._jdf.queryExecution().toRdd().getNumPartitions() == 0)
-
-
-def _is_too_large(error: BaseException | None) -> bool:
-    """Whether a task met more rows than it may hold, as far as the exception of Spark's job tells."""
-    while error is not None:
-        if PartitionTooLargeError.__name__ in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

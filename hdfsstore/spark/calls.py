@@ -1,7 +1,8 @@
 """What a task reads: its partition's number, and its rows cut into calls.
 
 The batches of a partition hold one marker row, which has the partition's number in the first column, where the data's
-rows are null. Sorted input begins with the marker and has equal keys beside each other; otherwise both lie anywhere.
+rows are null. Sorted input begins with the marker and has equal keys beside each other; otherwise both lie anywhere,
+and all rows are read before the first call.
 A batch of the query without markers has no such column: the first row's key tells the partition.
 """
 
@@ -19,11 +20,8 @@ from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.engine import Call
+from hdfsstore.spark.parts import Parts
 from hdfsstore.spark.spec import BatchSpec, QuerySpec
-
-
-class PartitionTooLargeError(StateStoreError):
-    """Unsorted rows of a partition take more memory than hdfsstore.maxBytesPerCall: the batch is run again, sorted."""
 
 
 class Calls:
@@ -41,8 +39,8 @@ class Calls:
         no_rows: an empty table of the data columns.
 
     Raises:
-        PartitionTooLargeError: there are more unsorted rows than may be held at a time.
-        StateStoreError: the rows are not those of one partition.
+        StateStoreError: the rows are not those of one partition; or there are more unsorted ones than may be held, and
+            they cannot be written to the local disk.
     """
 
     def __init__(self, query: QuerySpec, batch: BatchSpec, batches: Iterator[pa.RecordBatch]) -> None:
@@ -54,11 +52,17 @@ class Calls:
         self.row_bytes = 0.0
         self._batches = batches
         self._ahead: deque[pa.RecordBatch] = deque()
+        self._ahead_bytes = 0
+        self._parts: Parts | None = None
         self.no_rows = pa.table({})
         self.partition_id = self._find_marker() if batch.has_markers else self._find_row()
 
     def __iter__(self) -> Iterator[Call]:
         if self.partition_id is None:
+            return
+        if self._parts is not None:
+            for part in self._parts:
+                yield from self._call(part)
             return
         held: list[pa.RecordBatch] = []
         held_bytes = 0
@@ -110,51 +114,54 @@ class Calls:
 
     def _find_row(self) -> int | None:
         """Reads all rows, but sorted ones, of which the first batch is enough."""
-        size = 0
+        first: pa.RecordBatch | None = None
         for rows in self._batches:
             if not rows.num_rows:
                 continue
-            self._ahead.append(rows)
+            if first is None:
+                first = rows.slice(0, 1)
+            self._hold(rows)
             if self._batch.is_sorted:
                 break
-            size += rows.nbytes
-            self._check_size(size)
-        if not self._ahead:
+        if first is None:
             return None
-        first = self._ahead[0].slice(0, 1)
         self.no_rows = self._data_columns(pa.Table.from_batches([first.slice(0, 0)]))
         return cast("int", self._partition_ids(self._keys(first))[0].as_py())
 
     def _find_marker(self) -> int | None:
         """Reads on to the marker row and takes it out."""
-        size = 0
         found = None
         for batch in self._batches:
             markers = batch.column(0)
             rows = batch.select(range(1, batch.num_columns))
             if markers.null_count == batch.num_rows:
-                self._ahead.append(rows)
+                self._hold(rows)
             else:
                 at = pc.index(pc.is_valid(markers), True).as_py()
                 if found is not None or batch.num_rows - markers.null_count > 1:
                     raise self._foreign("a second marker is among the rows")
                 found = cast("int", markers[at].as_py())
                 self.no_rows = self._data_columns(pa.Table.from_batches([rows.slice(0, 0)]))
-                self._ahead.extend(part for part in (rows.slice(0, at), rows.slice(at + 1)) if part.num_rows)
+                for rest in (rows.slice(0, at), rows.slice(at + 1)):
+                    if rest.num_rows:
+                        self._hold(rest)
                 if self._batch.is_sorted:
                     break
-            size += rows.nbytes
-            self._check_size(size)
-        if found is None and self._ahead:
+        if found is None and (self._ahead or self._parts):
             raise self._foreign("there are rows without a marker")
         return found
 
-    def _check_size(self, size: int) -> None:
-        if not self._batch.is_sorted and size > self._query.max_bytes_per_call:
-            raise PartitionTooLargeError(
-                f"a partition of batch {self._batch.batch_id} has more than {self._query.max_bytes_per_call} bytes",
-                remedy="It is run again with its rows sorted by Spark; hdfsstore.maxBytesPerCall is the limit",
-            )
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        """Keeps rows until they are asked for. Unsorted ones that are too many are parted."""
+        self._ahead.append(rows)
+        self._ahead_bytes += rows.nbytes
+        if self._batch.is_sorted or not self._key_schema.names or self._ahead_bytes <= self._query.max_bytes_per_call:
+            return
+        if self._parts is None:
+            self._parts = Parts(self._keys, self._query.key_schema, self._query.max_bytes_per_call)
+        while self._ahead:
+            for kept in self._kept(self._ahead.popleft()):
+                self._parts.add(kept)
 
     def _call(self, batches: list[pa.RecordBatch]) -> Iterator[Call]:
         if not batches:

@@ -13,11 +13,12 @@ its conf says them then, as readers of the state go by it, and an object of ours
 
 An entry of commits is one of Spark's commit log (hdfsstore/checkpoint/commit_log.py) with an object of ours:
 
-    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>","nextTimeoutMs":1700000000000}
+    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>","nextTimeoutMs":1700000000000,"batches":{...}}
 
 `offsets` says which batch N it belongs to; `nextTimeoutMs` is a lower bound of the timeouts that the state holds,
-missing where there are none. nextBatchWatermarkMs is the watermark of the batch itself: the one after it is known only
-once the batch has ended.
+missing where there are none; `batches` says what the batches up to N were like, for the plan of the next one
+(batch_shape.py). nextBatchWatermarkMs is the watermark of the batch itself: the one after it is known only once the
+batch has ended.
 
 Spark writes its offsets/N, calls us, and writes its commits/N when we have returned. Batch N is done in these steps:
 
@@ -46,6 +47,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from hdfsstore.checkpoint.commit_log import CommitLog, read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
@@ -64,6 +66,7 @@ from hdfsstore.spark.log_entries import (
     NEXT_TIMEOUT,
     OFFSETS,
     SET_BACK,
+    SHAPES,
     Entry,
     Finished,
     LoggedBatch,
@@ -134,9 +137,10 @@ class DriverLog:
         if not goes_on and is_done(self._fs, self._root, batch_id, entry):
             return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms)
         before = self._finished_before(batch_id) if batch_id else None
+        is_repeated = False
         if not goes_on:
             copy_metadata(self._fs, self._checkpoint, self._root)
-            settle(self._fs, self._root, batch_id, copied(entry, self._settings))
+            is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
         self._begun = batch_id, entry
         return Start(
             batch_id,
@@ -144,14 +148,24 @@ class DriverLog:
             self._base_ids(before),
             *entry.times,
             (before.entry if before else entry).parsed.watermark_ms,
+            before.commit.own.get(NEXT_TIMEOUT) if before else None,
+            is_repeated,
+            before.commit.own.get(SHAPES) if before else None,
         )
 
-    def finish(self, batch_id: int, reports: Mapping[int, Reported], next_timeout_ms: int | None = None) -> None:
+    def finish(
+        self,
+        batch_id: int,
+        reports: Mapping[int, Reported],
+        next_timeout_ms: int | None = None,
+        shapes: Any = None,
+    ) -> None:
         """Steps 3 and 4 of the batch that was begun last: it is done when this returns, and no other run of it counts.
 
         Args:
             reports: partition -> the report that was chosen for it.
             next_timeout_ms: no timeout of the state is due before; None: the state has none.
+            shapes: what is known of the batches up to this one, as JSON.
 
         Raises:
             BatchAlreadyLoggedError: another driver has finished the batch: this one has to stop.
@@ -165,7 +179,7 @@ class DriverLog:
             partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
             for partition_id, report in reports.items()
         }
-        own = own_fields(entry, next_timeout_ms)
+        own = own_fields(entry, next_timeout_ms, shapes)
         commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, own)
         self._finished = LoggedBatch(batch_id, entry, commit)
         self._begun = None

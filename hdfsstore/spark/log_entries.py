@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pyarrow.fs import FileSystem
@@ -23,8 +23,8 @@ FOLDER = "hdfsstore"
 SET_BACK = "delete Spark's offsets and commits from there on"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 
-# Names in the object that we add to entries: of both logs, and of commits.
-OFFSETS, NEXT_TIMEOUT = "offsets", "nextTimeoutMs"
+# Names in the object that we add to entries: of both logs, and of commits twice.
+OFFSETS, NEXT_TIMEOUT, SHAPES = "offsets", "nextTimeoutMs", "batches"
 
 
 class Reported(Protocol):
@@ -47,6 +47,9 @@ class Start:
         base_ids: the unique id of each partition's version N; None in format version 1, and in batch 0.
         watermark_ms, processing_time_ms: of the batch.
         late_watermark_ms: rows at or before it are late: the watermark of the batch before.
+        next_timeout_ms: no timeout of the state that the batch starts from is due before it; None: it has none.
+        is_repeated: whether the batch has begun before, and did not end.
+        shapes: what is known of the batches before, as `finish` was given it; None where there is nothing.
     """
 
     batch_id: int
@@ -55,6 +58,9 @@ class Start:
     watermark_ms: int
     processing_time_ms: int
     late_watermark_ms: int
+    next_timeout_ms: int | None = None
+    is_repeated: bool = field(default=False, compare=False)
+    shapes: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +181,11 @@ def settings_of(conf: StateStoreConf, num_partitions: int) -> dict[str, str]:
     }
 
 
-def own_fields(entry: Entry, next_timeout_ms: int | None) -> dict[str, Any]:
+def own_fields(entry: Entry, next_timeout_ms: int | None, shapes: Any = None) -> dict[str, Any]:
     """What we add to the commits entry of a batch."""
     fields: dict[str, Any] = {OFFSETS: entry.digest}
+    if shapes is not None:
+        fields[SHAPES] = shapes
     if next_timeout_ms is not None:
         fields[NEXT_TIMEOUT] = next_timeout_ms
     return fields

@@ -38,8 +38,11 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     return commit.own.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
 
 
-def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
+def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     """Leaves no entry from the batch on, which is not done, but the batch's own of offsets.
+
+    Returns:
+        Whether the batch has begun before.
 
     Args:
         entry: of the batch, as it is to stand in our log.
@@ -65,6 +68,7 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> None:
         set_aside(fs, root, numbers, f"Spark's log was set back to batch {batch_id}")
     if not begun:
         offsets.add(batch_id, entry.content)
+    return begun
 
 
 def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:

@@ -90,7 +90,8 @@ class StatefulStream:
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         arrow_limit = ArrowLimit(self.rows)
         is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())
-        engine = ship(self.rows.sparkSession.sparkContext, self.make_engine())
+        context = self.rows.sparkSession.sparkContext
+        engine = ship(context, self.make_engine())
         runner = BatchRunner(
             query,
             engine,
@@ -105,5 +106,7 @@ class StatefulStream:
             upstream_is_stateful=bool(upstream),
             late_by_batch_before=run.conf.allow_multiple,
             is_deterministic=is_deterministic,
+            # Spark encrypts what it writes to local disks itself; a task would not.
+            may_spill=context.getConf().get("spark.io.encryption.enabled", "false").lower() != "true",
         )
         return Prepared(rows, runner, engine)

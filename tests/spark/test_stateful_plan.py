@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from test_stateful_arrow import count, write_batches
@@ -151,6 +153,46 @@ def test_adaptive_execution_neither_joins_nor_splits_partitions(
         adaptive_forceOptimizeSkewedJoin="true",
     ):
         assert run(spark, tmp_path, batches, has_markers) == [True, False, False]
+
+
+def test_a_restart_plans_by_what_the_batches_before_were_like_and_a_batch_that_failed_with_care(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One start a batch; after the fourth a partition has no rows, as nobody expects; the last one fails at first."""
+    all_users, one_user = range(30), [7]
+    batches = [batch_of(of, seed) for seed, of in enumerate([all_users] * 3 + [one_user] + [all_users] * 2)]
+    source = write_batches(tmp_path / "in", [])
+    seen: list[tuple[int, bool, bool, bool]] = []
+    fails = False
+
+    def sink(output: DataFrame, batch_id: int) -> None:
+        plan = output._jdf.queryExecution().analyzed().toString()
+        seen.append((batch_id, has_markers(output), "Sort " in plan, arrow_limit(output) == NO_LIMIT))
+        if fails:
+            raise ValueError("not yet")
+        output.write.format("noop").mode("overwrite").save()
+
+    def start() -> None:
+        rows = spark.readStream.schema("user long, v long").parquet(str(source))
+        counts = groupBy(rows, "user").mapInArrowWithState(count, OUTPUT, STATE, "update", "NoTimeout")
+        writer = counts.writeStream.option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True)
+        writer.option("hdfsstore.numPartitions", 3).foreachBatch(sink).start().awaitTermination()
+
+    for i, batch in enumerate(batches):
+        write_batches(tmp_path / f"new{i}", [batch])
+        (tmp_path / f"new{i}/000.parquet").rename(source / f"{i}.parquet")
+        fails = i == 5
+        if fails:
+            with pytest.raises(StreamingQueryException, match="not yet"):
+                start()
+            fails = False
+        start()
+    careful, quick = (True, True, False), (False, False, True)
+    assert seen[:4] == [(0, *careful), (1, *quick), (2, *quick), (3, *quick)]
+    assert seen[4:] == [(4, True, False, True), (5, *quick), (5, *careful)]
+    users = [user for batch in batches for user in batch["user"].to_pylist()]
+    kept = Checkpoint(tmp_path / "cp/hdfsstore").read_state().to_pylist()
+    assert {row["key"]["user"]: row["value"]["groupState"]["n"] for row in kept} == Counter(users)
 
 
 @pytest.mark.parametrize("prepare", ["deduplicated", "random"])

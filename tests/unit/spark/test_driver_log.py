@@ -119,6 +119,24 @@ def test_batches_one_after_the_other(spark: Spark) -> None:
     assert checkpoint.batch(2).state_unique_ids == {0: [["a2"], ["a2"]]}
 
 
+def test_a_batch_is_told_what_is_known_of_those_before_and_whether_it_has_begun(spark: Spark) -> None:
+    log = spark.log()
+    spark.offsets(0)
+    first = log.begin(0)
+    assert (first.next_timeout_ms, first.shapes, first.is_repeated) == (None, None, False)
+    assert spark.log().begin(0).is_repeated
+    log.finish(0, reports(first), next_timeout_ms=77, shapes={"of": [1]})
+    spark.commit(0)
+    spark.offsets(1)
+    for each, is_repeated in ((log, False), (spark.log(), True)):  # the second is a driver after a kill
+        start = each.begin(1)
+        assert (start.next_timeout_ms, start.shapes, start.is_repeated) == (77, {"of": [1]}, is_repeated)
+    log.finish(1, reports(start))
+    spark.offsets(2)
+    start = spark.log().begin(2)
+    assert (start.next_timeout_ms, start.shapes, start.is_repeated) == (None, None, False)
+
+
 def test_the_copy_says_how_our_state_is_kept(spark: Spark) -> None:
     """Readers of a checkpoint go by the conf of its offsets."""
     spark.rocksdb = True
