@@ -4,7 +4,7 @@ BIN := .venv/bin
 CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-asan test-wheels fuzz crash histories chaos bench lint clean
+.PHONY: help setup demo check test test-asan test-tsan test-wheels fuzz crash histories chaos bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
@@ -27,6 +27,9 @@ test: setup  ## all tests, those with a live Spark and a live MinIO too
 
 test-asan: setup  ## the tests of the compiled modules on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	sh tools/test-asan.sh
+
+test-tsan: setup  ## the tests of threads on a build with ThreadSanitizer
+	sh tools/test-tsan.sh
 
 test-wheels: setup  ## sdist, a wheel for each Python of this machine, each used from an empty folder
 	sh tools/test-wheels.sh

@@ -133,17 +133,16 @@ cdef class Due:
         cdef Column[2] columns
         cdef Fault fault = Fault(NONE, 0)
         cdef Transaction transaction = self.search.transaction
-        if self.position == self.search.num_found:
-            raise StopIteration
         memset(columns, 0, sizeof(columns))
         transaction.enter(False)
         try:
             with nogil:
                 self.fill(columns, &fault)
             transaction.leave(&fault)
+            if columns[0].count == 0:
+                raise StopIteration
             return column_array(&columns[0], None, 0), column_array(&columns[1], None, 0)
         finally:
-            transaction.busy = False
             column_free(&columns[0])
             column_free(&columns[1])
 

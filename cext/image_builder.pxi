@@ -52,23 +52,27 @@ cdef bint append_bytes(Area* area, int64_t* size, const uint8_t* data, int64_t m
 
 
 cdef append_records(
-    Area* area, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data, keys, values
+    bint* busy, Area* area, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data, keys, values
 ):
     cdef Fault fault = Fault(NONE, 0)
-    cdef int64_t n = keys.size // 8, before = size[0]
+    cdef int64_t n = keys.size // 8, before
     cdef const int32_t* key = <const int32_t*> <uintptr_t> keys.address
     cdef const int32_t* value = <const int32_t*> <uintptr_t> values.address
     cdef bint good = True
     if values.size != keys.size:
         raise ValueError(f"{n} keys and {values.size // 8} values")
     if n and data.shape[0]:
+        begin(busy)
+        before = size[0]
         with nogil:
             good = copy_records(
                 area, size, row_checksums, tombstones, &data[0], data.shape[0], key, value, n, &fault
             )
+        if not good:
+            size[0] = before
+        busy[0] = False
     if good and (n == 0 or data.shape[0]):
         return n
-    size[0] = before
     if fault.kind != NONE:
         raise failure(&fault, None)
     raise ValueError("the spans are not those of records in `data`" + ("" if tombstones else ", or of tombstones"))
@@ -86,6 +90,7 @@ cdef class ImageBuilder:
 
     cdef Image image
     cdef int64_t size, count
+    cdef bint busy
 
     def __init__(self, *, bint row_checksums, prefix=None, indexed_offset=None, int64_t expected_bytes=0):
         self.image = new_image(row_checksums, prefix, indexed_offset)
@@ -104,7 +109,7 @@ cdef class ImageBuilder:
         if self.image is None:
             raise ValueError("the image is finished")
         self.count += append_records(
-            &self.image.records_area, &self.size, self.image.view.row_checksums, False, data, keys, values
+            &self.busy, &self.image.records_area, &self.size, self.image.view.row_checksums, False, data, keys, values
         )
 
     def finish(self):
@@ -114,6 +119,7 @@ cdef class ImageBuilder:
         cdef DueSort sort
         if image is None:
             raise ValueError("the image is finished")
+        begin(&self.busy)  # and stays so
         self.image = None
         memset(&sort, 0, sizeof(sort))
         with nogil:

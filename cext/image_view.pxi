@@ -36,6 +36,9 @@ cdef struct ImageView:
 
 # `checked` is a byte a block and not a bit, so that threads do not lose each other's marks; to verify a block twice does
 # no harm.
+cdef extern from "shared_byte.h" nogil:
+    bint shared_byte(const uint8_t* p) noexcept
+    void set_shared_byte(uint8_t* p, uint8_t value) noexcept
 
 
 cdef inline int64_t whole_blocks(int64_t size) noexcept nogil:
@@ -50,7 +53,7 @@ cdef inline bint touch(const ImageView* view, const uint8_t* p, int64_t size, Fa
     block = (p - view.blocks) >> BLOCK_BITS
     last = (p + size - 1 - view.blocks) >> BLOCK_BITS
     while block <= last:
-        if not view.checked[block] and not check_block(view, block, fault):
+        if not shared_byte(view.checked + block) and not check_block(view, block, fault):
             return False
         block += 1
     return True
@@ -62,7 +65,7 @@ cdef bint check_block(const ImageView* view, int64_t block, Fault* fault) noexce
         fault.kind = DAMAGED_BLOCK
         fault.offset = view.blocks_at + at
         return False
-    view.checked[block] = 1
+    set_shared_byte(view.checked + block, 1)
     return True
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
 from key_hash cimport HashSeed, hash_key, new_hash_seed
+from one_thread cimport begin
 
 from hdfsstore.errors import SizeLimitError
 
@@ -67,6 +68,7 @@ cdef class KeySet:
     cdef HashSeed seed
     cdef Py_ssize_t count, entry_capacity, settled
     cdef int64_t arena_size, arena_capacity
+    cdef bint busy
 
     def __cinit__(self):
         self.seed = new_hash_seed()
@@ -184,6 +186,7 @@ cdef class KeySet:
         cdef const int32_t* key = <const int32_t*> address
         if n == 0:
             return
+        begin(&self.busy)
         with nogil:
             for i in range(n):
                 entry = self.entry_of(&data[0] + key[2 * i], key[2 * i + 1])
@@ -191,6 +194,7 @@ cdef class KeySet:
                     break
                 if entry >= self.settled:
                     self.entries[entry].record = first + i
+        self.busy = False
         if entry < 0:
             raise no_entry(entry)
 
@@ -208,7 +212,9 @@ cdef class KeySet:
         cdef int32_t* value = <int32_t*> value_address
         cdef uint64_t at
         cdef bint found = False
+        begin(&self.busy)
         if self.count == 0 or n == 0:
+            self.busy = False
             return 0
         with nogil:
             for i in range(n):
@@ -223,6 +229,7 @@ cdef class KeySet:
                     move_span(key, kept, i)
                     move_span(value, kept, i)
                     kept += 1
+        self.busy = False
         return kept
 
     def add(self, const uint8_t[::1] data not None, keys not None):
@@ -236,6 +243,7 @@ cdef class KeySet:
         cdef const int32_t* key = <const int32_t*> address
         if n == 0:
             return
+        begin(&self.busy)
         with nogil:
             for i in range(n):
                 before = self.count
@@ -244,6 +252,7 @@ cdef class KeySet:
                     break
             else:
                 i = n
+        self.busy = False
         if entry < 0:
             raise no_entry(entry)
         if i < n:
@@ -262,12 +271,14 @@ cdef class KeySet:
         cdef uint64_t at = 0
         cdef bint found
         check_sizes(&k, "keys")
-        if self.count > INT32_MAX:
-            raise SizeLimitError(f"the positions of {self.count} keys are more than an int32 tells")
         positions = pa.allocate_buffer(k.length * 4)
         out = <int32_t*> <uintptr_t> positions.address
         valid = pa.allocate_buffer((k.length + 7) // 8)
         validity = <uint8_t*> <uintptr_t> valid.address
+        begin(&self.busy)
+        if self.count > INT32_MAX:
+            self.busy = False
+            raise SizeLimitError(f"the positions of {self.count} keys are more than an int32 tells")
         with nogil:
             for i in range((k.length + 7) // 8):
                 validity[i] = 0
@@ -284,6 +295,7 @@ cdef class KeySet:
                     validity[i >> 3] |= <uint8_t> (1 << (i & 7))
                 else:
                     absent += 1
+        self.busy = False
         return pa.Array.from_buffers(pa.int32(), k.length, [valid, positions], absent)
 
     def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):
@@ -298,7 +310,9 @@ cdef class KeySet:
         cdef int32_t* value = <int32_t*> value_address
         cdef uint64_t h
         cdef bint found
+        begin(&self.busy)
         if self.count == 0 or n == 0:
+            self.busy = False
             return n
         with nogil:
             for i in range(n):
@@ -310,4 +324,5 @@ cdef class KeySet:
                     move_span(key, kept, i)
                     move_span(value, kept, i)
                     kept += 1
+        self.busy = False
         return kept

@@ -90,7 +90,7 @@ cdef class LayerBuilder:
     """Makes a layer of the records of a delta that is read from its file."""
 
     cdef Area area
-    cdef bint row_checksums, finished
+    cdef bint row_checksums, finished, busy
     cdef int64_t size, count
 
     def __init__(self, *, bint row_checksums):
@@ -107,7 +107,9 @@ cdef class LayerBuilder:
         """
         if self.finished:
             raise ValueError("the layer is finished")
-        self.count += append_records(&self.area, &self.size, self.row_checksums, True, data, keys, values)
+        self.count += append_records(
+            &self.busy, &self.area, &self.size, self.row_checksums, True, data, keys, values
+        )
 
     def append_layer(self, Layer layer not None):
         """Copies the records of another layer.
@@ -120,8 +122,10 @@ cdef class LayerBuilder:
             raise ValueError("the layer is finished")
         if layer.row_checksums != self.row_checksums:
             raise ValueError("the layers do not agree about row checksums")
+        begin(&self.busy)
         with nogil:
             good = append_bytes(&self.area, &self.size, layer.area.data, layer.size - 4)
+        self.busy = False
         if not good:
             raise MemoryError
         self.count += layer.num_records
@@ -130,5 +134,6 @@ cdef class LayerBuilder:
         """The layer. Ends the builder."""
         if self.finished:
             raise ValueError("the layer is finished")
+        begin(&self.busy)  # and stays so
         self.finished = True
         return sealed_layer(&self.area, self.size, self.row_checksums, self.count)

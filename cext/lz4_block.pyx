@@ -21,6 +21,7 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from byteorder cimport load_le32, store_le32
+from one_thread cimport begin
 from xxh32 cimport xxh32, xxh32_of_each
 
 cdef enum:
@@ -109,6 +110,7 @@ cdef class Lz4BlockReader:
     cdef bytearray spill
     cdef Py_ssize_t spilled
     cdef bint ended  # the last block read was an end mark
+    cdef bint busy
 
     def __cinit__(self, raw, str path, *, bint portable=False):
         self.raw = raw
@@ -124,7 +126,11 @@ cdef class Lz4BlockReader:
         cdef Py_buffer view
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         try:
-            return self.fill(<uint8_t*> view.buf, view.len)
+            begin(&self.busy)
+            try:
+                return self.fill(<uint8_t*> view.buf, view.len)
+            finally:
+                self.busy = False
         finally:
             PyBuffer_Release(&view)
 

@@ -26,6 +26,7 @@ cdef class Lz4BlockWriter:
     cdef Compress compress
     cdef uint8_t[BLOCK_SIZE] pending  # the start of a block
     cdef Py_ssize_t pending_size
+    cdef bint busy
 
     def __cinit__(self, *, bint portable=False):
         self.compress = compress_by_python if portable else compress_default
@@ -35,11 +36,22 @@ cdef class Lz4BlockWriter:
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            return self.blocks_of(<const uint8_t*> view.buf, view.len)
+            begin(&self.busy)
+            try:
+                return self.blocks_of(<const uint8_t*> view.buf, view.len)
+            finally:
+                self.busy = False
         finally:
             PyBuffer_Release(&view)
 
     def finish(self):
+        begin(&self.busy)
+        try:
+            return self.last_blocks()
+        finally:
+            self.busy = False
+
+    cdef bytes last_blocks(self):
         cdef PyObject* out = PyBytes_FromStringAndSize(NULL, 2 * HEADER_SIZE + BOUND)
         cdef uint8_t* target = <uint8_t*> PyBytes_AS_STRING(out)
         cdef const uint8_t* block = self.pending

@@ -44,7 +44,7 @@ cdef class Merger:
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
     cdef DueSort sort
-    cdef bint decided, indexing, finished
+    cdef bint decided, indexing, finished, busy
 
     def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
         cdef Layer layer
@@ -84,15 +84,19 @@ cdef class Merger:
         """
         cdef Fault fault = Fault(NONE, 0)
         cdef int64_t size = 0
-        if self.reading.ended and self.reading.left == 0:
-            return None
-        if not self.prepare():
-            if self.window.data == NULL and not area_need(&self.window, MERGE_BYTES):
-                raise MemoryError
-            with nogil:
-                size = self.fill(&self.reading, self.window.data, MERGE_BYTES, &fault)
-            if fault.kind != NONE:
-                raise failure(&fault, self.base.path)
+        begin(&self.busy)
+        try:
+            if self.reading.ended and self.reading.left == 0:
+                return None
+            if not self.prepare():
+                if self.window.data == NULL and not area_need(&self.window, MERGE_BYTES):
+                    raise MemoryError
+                with nogil:
+                    size = self.fill(&self.reading, self.window.data, MERGE_BYTES, &fault)
+                if fault.kind != NONE:
+                    raise failure(&fault, self.base.path)
+        finally:
+            self.busy = False
         return pa.foreign_buffer(<uintptr_t> self.window.data, size, self)
 
     def build(self):
@@ -104,6 +108,13 @@ cdef class Merger:
         Raises:
             ImageDamagedError: a block of the image does not match its checksum.
         """
+        begin(&self.busy)
+        try:
+            return self.build_more()
+        finally:
+            self.busy = False
+
+    cdef bint build_more(self) except -1:
         cdef Fault fault = Fault(NONE, 0)
         cdef int64_t size = 0, count = self.base.num_keys - self.num_dead + self.num_puts
         if self.finished or self.image is None:

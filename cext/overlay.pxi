@@ -77,15 +77,16 @@ cdef class VersionedMap:
     @property
     def nbytes(self):
         """Bytes of the layers and of the table over them, without the image."""
-        cdef int64_t indexes = 0
+        cdef int64_t size = self.layer_bytes
         cdef Layer layer
         for layer in self.layers:
             if layer.due_index is not None:
-                indexes += layer.due_index.area.capacity
-        return (
-            self.layer_bytes + indexes + table_bytes(&self.overlay) + self.layer_records.capacity
-            + prefixes_bytes(&self.prefixes)
-        )
+                size += layer.due_index.area.capacity
+        with nogil:
+            PyThread_acquire_lock(self.lock, WAIT_LOCK)
+            size += table_bytes(&self.overlay) + self.layer_records.capacity + prefixes_bytes(&self.prefixes)
+            PyThread_release_lock(self.lock)
+        return size
 
     cdef check(self, layer):
         if not 0 <= layer < len(self.key_counts) or self.key_counts[layer] < 0:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from arrow_binary cimport BinaryValues, binary_values, is_null, size_of, too_large, value_of
 from byteorder cimport load_be32, load_le32
 from crc32c_inline cimport crc32c_update
+from one_thread cimport begin
 from record_writer cimport write_put, write_size, write_tombstone
 
 from hdfsstore.errors import CorruptFileError, SizeLimitError
@@ -49,7 +50,7 @@ cdef class RecordParser:
     cdef Py_ssize_t capacity, count
     cdef readonly Py_ssize_t consumed
     cdef readonly bint ended
-    cdef bint row_checksums, tombstones
+    cdef bint row_checksums, tombstones, busy
     cdef int32_t max_record_bytes
 
     def __cinit__(self, *, bint row_checksums, bint tombstones, Py_ssize_t max_record_bytes):
@@ -90,13 +91,15 @@ cdef class RecordParser:
             raise ValueError(f"a window of {window.shape[0]} bytes does not hold {size}")
         if size > INT32_MAX:
             raise SizeLimitError(f"a window of {size} bytes is 2 GiB or more, which is more than spans of int32 tell")
+        begin(&self.busy)
         self.count = 0
         self.consumed = 0
         self.ended = False
-        if size == 0:
-            return 0
-        with nogil:
-            fault = self.scan(&window[0], size)
+        fault = OK
+        if size:
+            with nogil:
+                fault = self.scan(&window[0], size)
+        self.busy = False
         if fault == OUT_OF_MEMORY:
             raise MemoryError
         if fault != OK:

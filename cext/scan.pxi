@@ -22,9 +22,11 @@ cdef class Scan:
     cdef int64_t position, own_nodes, max_bytes
 
     def __cinit__(self, Transaction transaction not None, int64_t max_bytes):
+        transaction.enter(False)
         self.transaction = transaction
         self.reader = transaction.reader
         self.reader.own_nodes = transaction.own.count
+        transaction.busy = False
         self.max_bytes = min(max(max_bytes, 1), 1 << 30)
 
     def __iter__(self):
@@ -43,7 +45,6 @@ cdef class Scan:
                 raise StopIteration
             return column_array(&columns[0], None, 0), column_array(&columns[1], None, 0)
         finally:
-            self.transaction.busy = False
             column_free(&columns[0])
             column_free(&columns[1])
 
@@ -156,7 +157,6 @@ cdef prefix_scan(Transaction transaction, bytes prefix):
         transaction.leave(&fault)
         return column_array(&columns[0], None, 0), column_array(&columns[1], None, 0)
     finally:
-        transaction.busy = False
         column_free(&columns[0])
         column_free(&columns[1])
 

@@ -48,11 +48,10 @@ cdef class Transaction:
 
     cdef enter(self, bint update):
         # The loops below run without the GIL: a second thread would change the table under them.
-        if self.busy:
-            raise RuntimeError("the transaction is in use by another thread")
+        begin(&self.busy)
         if update and self.sealed is not None:
+            self.busy = False
             raise ValueError("the transaction is sealed")
-        self.busy = True
 
     cdef leave(self, Fault* fault):
         self.busy = False
@@ -89,14 +88,17 @@ cdef class Transaction:
         """Removes the key and returns whether it was there; an absent one writes nothing."""
         cdef Lookup found
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t before = self.num_removes
+        cdef int64_t before
+        cdef bint removed
         set_key(&found, key)
         self.enter(True)
+        before = self.num_removes
         with nogil:
             if self.reserve(found.size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
                 self.write(&found, NULL, -1, &fault)
+        removed = self.num_removes > before
         self.leave(&fault)
-        return self.num_removes > before
+        return removed
 
     def get_many(self, keys not None):
         """The values of keys.
@@ -120,11 +122,11 @@ cdef class Transaction:
         try:
             with nogil:
                 absent = self.collect(&k, &column, bits, &fault)
+            if fault.kind == NONE:
+                self.got = keys
             self.leave(&fault)
-            self.got = keys
             return column_array(&column, validity if absent else None, absent)
         finally:
-            self.busy = False
             column_free(&column)
 
     cdef int64_t collect(self, const BinaryValues* k, Column* out, uint8_t* validity, Fault* fault) noexcept nogil:
@@ -171,11 +173,12 @@ cdef class Transaction:
             ImageDamagedError, MemoryError: some of the keys may have been set; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys"), v = checked_values(values, "values")
-        cdef bint known = keys is self.got
+        cdef bint known
         cdef Fault fault = Fault(NONE, 0)
         if k.length != v.length:
             raise ValueError(f"{k.length} keys and {v.length} values")
         self.enter(True)
+        known = keys is self.got
         with nogil:
             self.update(&k, &v, known, &fault)
         self.leave(&fault)
@@ -190,13 +193,16 @@ cdef class Transaction:
         """
         cdef BinaryValues k = checked_values(keys, "keys")
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t before = self.num_removes
-        cdef bint known = keys is self.got
+        cdef int64_t before, removed
+        cdef bint known
         self.enter(True)
+        known = keys is self.got
+        before = self.num_removes
         with nogil:
             self.update(&k, NULL, known, &fault)
+        removed = self.num_removes - before
         self.leave(&fault)
-        return self.num_removes - before
+        return removed
 
     cdef void update(self, const BinaryValues* k, const BinaryValues* v, bint known, Fault* fault) noexcept nogil:
         """Puts the values, or removes the keys where there are none; `known`: the keys are those of the last get_many."""

@@ -253,6 +253,7 @@ def write_elements(out, places, int64_t first, offsets, str kind, object digits,
     cdef int64_t* children = NULL
     cdef Source source
     cdef bint good = True
+    memset(&source, 0, sizeof(source))
     set_source(&source, <char> ord(kind), digits, column)
     element_places = None
     if source.sizes != NULL:

@@ -68,6 +68,7 @@ from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 from key_hash cimport HashSeed, hash_key, hash_place, hash_seed_of, hash_seed_store, new_hash_seed
+from one_thread cimport begin
 from record_writer cimport write_put, write_size, write_tombstone
 from unsafe_layout cimport bitset_bytes, get_bit, padded, set_bit
 

@@ -11,6 +11,7 @@ VALUE = bytes(240 << 20)
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_updates_from_before_and_after_an_image_was_damaged(
     executors: Executors, caplog: pytest.LogCaptureFixture
 ) -> None:
