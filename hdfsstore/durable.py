@@ -17,14 +17,17 @@ _CANNOT = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def sync_folder(path: Path) -> None:
-    """Puts the names in a folder on the disk.
+    """Puts the names in a folder on the disk, unless it may not be listed or its filesystem knows no such thing.
 
     Raises:
         OSError: the disk fails.
     """
     if os.name != "posix":  # Windows opens no folders, and NTFS logs its names
         return
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:  # the right to write there is enough for a file
+        return
     try:
         os.fsync(folder)
     except OSError as error:

@@ -190,6 +190,23 @@ def in_child(work: Callable[[], None]) -> None:
 
 
 @posix
+def test_a_folder_that_may_be_written_and_not_listed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o333)
+
+    def work() -> None:
+        if os.getuid() == 0:
+            for folder in tmp_path.parents[:2]:
+                folder.chmod(0o755)
+            os.setuid(65534)
+        publish(LOCAL, f"{tmp_path}/f", b"new", overwrite=True)
+        publish(LOCAL, f"{tmp_path}/sub/f", b"new", overwrite=False)
+
+    in_child(work)
+    tmp_path.chmod(0o755)
+    assert names(tmp_path) == ["f", "sub"]
+
+
+@posix
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_read_only_folder(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "f").write_bytes(b"old")
