@@ -53,6 +53,8 @@ class QueryConf:
         allow_multiple: whether a query may have several stateful operators, and rows are late by the watermark of the
             batch before; otherwise by the batch's own [spark.sql.streaming.statefulOperator.allowMultiple].
         stop_active_run: whether a start stops a run of the same query [spark.sql.streaming.stopActiveRunOnRestart].
+        may_spill: whether tasks may write rows to the local disk; Spark encrypts what it writes there itself [unless
+            spark.io.encryption.enabled].
     """
 
     num_partitions: int = 200
@@ -65,6 +67,7 @@ class QueryConf:
     names_sinks: bool = False
     allow_multiple: bool = True
     stop_active_run: bool = True
+    may_spill: bool = True
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
@@ -92,6 +95,7 @@ class QueryConf:
             max_bytes_per_call=setting("maxBytesPerCall", f"{_CONF}maxBytesPerCall", "64m", _positive_bytes),
             num_recent_progress=int(conf.get("spark.sql.streaming.numRecentProgressUpdates", "100")),
             speculation=is_on("spark.speculation", "false"),
+            may_spill=not is_on("spark.io.encryption.enabled", "false"),
             names_sources=is_on(f"{_STREAMING}queryEvolution.enableSourceEvolution", "false"),
             names_sinks=is_on(f"{_STREAMING}queryEvolution.enableSinkEvolution", "false"),
             allow_multiple=is_on(f"{_STREAMING}statefulOperator.allowMultiple", "true"),

@@ -90,8 +90,7 @@ class StatefulStream:
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         arrow_limit = ArrowLimit(self.rows)
         is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())
-        context = self.rows.sparkSession.sparkContext
-        engine = ship(context, self.make_engine())
+        engine = ship(self.rows.sparkSession.sparkContext, self.make_engine())
         runner = BatchRunner(
             query,
             engine,
@@ -106,7 +105,6 @@ class StatefulStream:
             upstream_is_stateful=bool(upstream),
             late_by_batch_before=run.conf.allow_multiple,
             is_deterministic=is_deterministic,
-            # Spark encrypts what it writes to local disks itself; a task would not.
-            may_spill=context.getConf().get("spark.io.encryption.enabled", "false").lower() != "true",
+            may_spill=run.conf.may_spill,
         )
         return Prepared(rows, runner, engine)

@@ -66,8 +66,10 @@ def test_a_folder_a_batch_that_a_replay_replaces(spark: SparkSession, events: Ev
     run_again(checkpoint, 1)
     query_id = id_in(checkpoint / "metadata")
     others = {f"_writing-{uuid.uuid4()}-0-of-another-query", "_writing-0-of-an-older-release"}
-    for name in (*others, f"_writing-{query_id}-1-of-the-killed-driver"):
+    for name in others:
         (out / name).mkdir()
+    # Killed just before the folder, whole by then, took its name.
+    (out / "batch=1").rename(out / f"_writing-{query_id}-1-of-the-killed-driver")
     run()
     assert rows_of(spark, out) == expected
     assert state_of(checkpoint) == {"ann": 9, "bob": 2}

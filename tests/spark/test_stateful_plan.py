@@ -74,6 +74,10 @@ def has_markers(output: DataFrame) -> bool:
     return "Union" in output._jdf.queryExecution().analyzed().toString()
 
 
+def is_sorted(output: DataFrame) -> bool:
+    return "Sort " in output._jdf.queryExecution().analyzed().toString()
+
+
 @contextmanager
 def confs(spark: SparkSession, **settings: str) -> Iterator[None]:
     names = {name: f"spark.sql.{name.replace('_', '.')}" for name in settings}
@@ -166,8 +170,7 @@ def test_a_restart_plans_by_what_the_batches_before_were_like_and_a_batch_that_f
     fails = False
 
     def sink(output: DataFrame, batch_id: int) -> None:
-        plan = output._jdf.queryExecution().analyzed().toString()
-        seen.append((batch_id, has_markers(output), "Sort " in plan, arrow_limit(output) == NO_LIMIT))
+        seen.append((batch_id, has_markers(output), is_sorted(output), arrow_limit(output) == NO_LIMIT))
         if fails:
             raise ValueError("not yet")
         output.write.format("noop").mode("overwrite").save()
@@ -209,6 +212,15 @@ def test_rows_that_cannot_be_read_twice_have_markers(spark: SparkSession, tmp_pa
 def test_large_batches_without_markers_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
     batches = [batch_of(range(300), seed) for seed in range(4)]
     assert run(spark, tmp_path, batches, has_markers, maxBytesPerCall="20k") == [True, False, False, False]
+
+
+def test_where_local_disks_are_encrypted_tasks_do_not_write_there_and_rows_are_sorted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = {**spark.conf.getAll, "spark.io.encryption.enabled": "true"}
+    monkeypatch.setattr(type(spark.conf), "getAll", property(lambda _: conf))
+    batches = [batch_of(range(30), seed) for seed in range(2)]
+    assert run(spark, tmp_path, batches, is_sorted) == [True, True]
 
 
 def arrow_limit(output: DataFrame) -> str:

@@ -61,7 +61,8 @@ def test_what_spark_decides_is_taken_over() -> None:
     conf = QueryConf.from_spark(
         {"spark.speculation": "TRUE", "spark.sql.streaming.numRecentProgressUpdates": "3", "spark.hdfs": "x"}, {}
     )
-    assert (conf.speculation, conf.num_recent_progress) == (True, 3)
+    assert (conf.speculation, conf.num_recent_progress, conf.may_spill) == (True, 3, True)
+    assert not QueryConf.from_spark({"spark.io.encryption.enabled": "true"}, {}).may_spill
 
 
 @pytest.mark.parametrize("prefix", ["hdfsstore.", "spark.hdfsstore."])
