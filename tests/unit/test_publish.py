@@ -189,15 +189,21 @@ def in_child(work: Callable[[], None]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def become_nobody(folder: Path) -> None:
+    """A user who may pass the folders above this one: pytest makes them for their owner alone."""
+    for parent in folder.parents:
+        if parent.stat().st_mode & 0o077 == 0:
+            parent.chmod(0o755)
+    os.setuid(65534)
+
+
 @posix
 def test_a_folder_that_may_be_written_and_not_listed(tmp_path: Path) -> None:
     tmp_path.chmod(0o333)
 
     def work() -> None:
         if os.getuid() == 0:
-            for folder in tmp_path.parents[:2]:
-                folder.chmod(0o755)
-            os.setuid(65534)
+            become_nobody(tmp_path)
         publish(LOCAL, f"{tmp_path}/f", b"new", overwrite=True)
         publish(LOCAL, f"{tmp_path}/sub/f", b"new", overwrite=False)
 
@@ -217,9 +223,7 @@ def test_read_only_folder(tmp_path: Path, overwrite: bool) -> None:
 
     def work() -> None:
         if os.getuid() == 0:
-            for folder in tmp_path.parents[:2]:  # pytest makes them for their owner alone
-                folder.chmod(0o755)
-            os.setuid(65534)
+            become_nobody(tmp_path)
         for act in (
             lambda: publish(LOCAL, f"{tmp_path}/f", b"new", overwrite=overwrite),
             lambda: publish(LOCAL, f"{tmp_path}/sub/f", b"new", overwrite=overwrite),
