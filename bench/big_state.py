@@ -1,12 +1,13 @@
-"""The checkpoint that the benchmarks read: real, large, and written by a streaming query of Spark.
+"""The checkpoints that the benchmarks read: real, large, and written by a streaming query of Spark.
 
-Two partitions of string -> (long, double, double), lz4: a snapshot with all keys and three deltas after it. A record
-takes 72 bytes: two lengths of 4, a key row of 32 (its string has 9 to 15 bytes) and a value row of 32.
+Two partitions of string -> (long, double, double), lz4. A record takes 72 bytes: two lengths of 4, a key row of 32 (its
+string has 9 to 15 bytes) and a value row of 32.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,9 +19,27 @@ from bench.cache import cache_folder, work_folder
 
 NUM_KEYS = 2_000_000
 NUM_PARTITIONS = 2
-NUM_DELTAS = 3
-UPDATED_SHARE = 100  # one key in so many is updated by each delta
 SNAPSHOT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the last version is made of.
+
+    Attributes:
+        every: for each batch, and so for each delta: it puts one key in so many, drawn anew.
+        snapshot: whether there is a snapshot of the first batch.
+    """
+
+    name: str
+    every: tuple[int, ...]
+    snapshot: bool
+
+
+SMALL_DELTAS = Chain("big-state", (1, 100, 100, 100), snapshot=True)
+ONE_LARGE_DELTA = Chain("one-large-delta", (1,) + 8 * (100,), snapshot=False)
+LARGE_DELTAS = Chain("large-deltas", 10 * (4,), snapshot=False)
+LARGE_DELTAS_ON_SNAPSHOT = Chain("large-deltas-on-snapshot", (1,) + 10 * (4,), snapshot=True)
 
 
 def spark_session() -> SparkSession:
@@ -38,12 +57,12 @@ def spark_session() -> SparkSession:
     )
 
 
-def checkpoint(num_keys: int = NUM_KEYS) -> Path:
-    """A checkpoint whose last batch has num_keys keys; made once, then kept in the cache."""
-    made = cache_folder() / f"big-state-{num_keys}"
+def checkpoint(chain: Chain = SMALL_DELTAS, num_keys: int = NUM_KEYS) -> Path:
+    """A checkpoint of that many keys; made once, then kept in the cache."""
+    made = cache_folder() / f"{chain.name}-{num_keys}"
     if not made.exists():
         with work_folder() as work:
-            _run_query(work, num_keys)
+            _run_query(work, chain, num_keys)
             (work / "checkpoint").rename(made)
     return made
 
@@ -53,10 +72,20 @@ def spark_read_arrow(spark: SparkSession, path: Path) -> pa.Table:
     return spark.read.format("statestore").load(str(path)).toArrow()
 
 
-def _run_query(work: Path, num_keys: int) -> None:
-    """Batch 0 puts every key, and maintenance writes its snapshot; then a batch for each delta updates some keys."""
+def _run_query(work: Path, chain: Chain, num_keys: int) -> None:
+    """A batch for each delta; maintenance writes a snapshot of the first, where there is to be one."""
     spark = spark_session()
-    _add_events(spark, work, num_keys, every=1, amount=1.0)
+    batches = list(enumerate(chain.every))
+    if chain.snapshot:
+        _add_events(spark, work, num_keys, *batches.pop(0))
+        _run_first_batch(spark, work)
+    for batch in batches:
+        _add_events(spark, work, num_keys, *batch)
+    query = _start(spark, work, min_deltas_for_snapshot=1000, stop_at_end=True)
+    query.awaitTermination()
+
+
+def _run_first_batch(spark: SparkSession, work: Path) -> None:
     snapshots = [work / "checkpoint" / "state" / "0" / str(p) / "1.snapshot" for p in range(NUM_PARTITIONS)]
     # More than 0 deltas call for a snapshot: as soon as batch 0 is committed.
     query = _start(spark, work, min_deltas_for_snapshot=0)
@@ -70,16 +99,13 @@ def _run_query(work: Path, num_keys: int) -> None:
             time.sleep(0.1)
     finally:
         query.stop()
-    for delta in range(1, NUM_DELTAS + 1):
-        _add_events(spark, work, num_keys, every=UPDATED_SHARE, amount=delta + 0.5)
-    query = _start(spark, work, min_deltas_for_snapshot=1000, stop_at_end=True)
-    query.awaitTermination()
 
 
-def _add_events(spark: SparkSession, work: Path, num_keys: int, every: int, amount: float) -> None:
+def _add_events(spark: SparkSession, work: Path, num_keys: int, batch: int, every: int) -> None:
     # Multiplying modulo a prime spreads the keys and keeps them apart.
     key = F.concat(F.lit("user-"), (F.col("id") * 48271 % 2147483647 + 1000).cast("string"))
-    events = spark.range(0, num_keys, every).select(key.alias("key"), (F.col("id") * amount).alias("amount"))
+    drawn = F.pmod(F.xxhash64("id", F.lit(batch)), F.lit(every)) == 0
+    events = spark.range(num_keys).where(drawn).select(key.alias("key"), (F.col("id") * (batch + 1.0)).alias("amount"))
     events.coalesce(1).write.mode("append").parquet(str(work / "events"))
 
 

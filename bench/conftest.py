@@ -44,7 +44,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def checkpoint(num_keys: int) -> Path:
-    return big_state.checkpoint(num_keys)
+    return big_state.checkpoint(num_keys=num_keys)
 
 
 _REPORT = Report()

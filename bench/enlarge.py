@@ -1,4 +1,4 @@
-"""A store larger than a Spark on a small machine holds: Spark's checkpoint, with snapshots of our making."""
+"""Spark's checkpoints with snapshots of our making: of more keys than its heap would hold, or of the same."""
 
 from __future__ import annotations
 
@@ -32,11 +32,35 @@ def enlarged(source: Path, num_keys: int) -> Path:
     return made
 
 
-def _write(snapshot: Path, store: hdfsstore.Store, ids: range) -> None:
-    """Writes a snapshot with these keys alone, as several lz4 streams behind each other, which Spark reads as one."""
+def from_snapshot(source: Path) -> Path:
+    """A copy of a checkpoint of bench.big_state whose last version has a snapshot; made once, then kept."""
+    made = source.with_name(f"{source.name}-from-snapshot")
+    if not made.exists():
+        work = made.with_suffix(".tmp")
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(source, work)
+        checkpoint = hdfsstore.Checkpoint(work)
+        store = checkpoint.operator(0).store()
+        keys, values = _codecs(store)
+        for partition in store.partition_ids:
+            rows = checkpoint.read_state(partitions=[partition]).combine_chunks().to_batches()[0]
+            raw = encode_records(keys.encode(rows["key"]), values.encode(rows["value"]))
+            folder = Path(store.partition_path(partition))
+            version = max(int(file.stem) for file in folder.glob("*.delta"))
+            (folder / f"{version}.snapshot").write_bytes(compress("lz4", raw))
+        work.rename(made)
+    return made
+
+
+def _codecs(store: hdfsstore.Store) -> tuple[RowCodec, RowCodec]:
     assert store.key_type is not None
     assert store.value_type is not None
-    keys, values = RowCodec(store.key_type), RowCodec(store.value_type)
+    return RowCodec(store.key_type), RowCodec(store.value_type)
+
+
+def _write(snapshot: Path, store: hdfsstore.Store, ids: range) -> None:
+    """Writes a snapshot with these keys alone, as several lz4 streams behind each other, which Spark reads as one."""
+    keys, values = _codecs(store)
     with snapshot.open("wb") as file:
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]

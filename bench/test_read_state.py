@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lz4.block
+import pytest
 from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import hdfsstore
 from bench import big_state
-from bench.enlarge import enlarged
+from bench.enlarge import enlarged, from_snapshot
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
@@ -122,6 +123,42 @@ def test_read_state(
     report.add("1 thread is faster than Spark by", f"{sparks / ours:.1f} x", "goal: 25 x")
     report.add("1 thread reaches of its limit", f"{limit / ours:.0%}", "goal: 35 %")
     report.add("2 threads are faster than 1 by", f"{ours / ours_two:.2f} x", "goal: 1.8 x")
+
+
+@pytest.mark.parametrize(
+    ("chain", "what"),
+    [
+        (big_state.ONE_LARGE_DELTA, "a delta of all keys, 8 small ones"),
+        (big_state.LARGE_DELTAS, "10 deltas of a quarter of the keys"),
+        (big_state.LARGE_DELTAS_ON_SNAPSHOT, "a snapshot, 10 deltas of a quarter of the keys"),
+    ],
+    ids=lambda value: value.name if isinstance(value, big_state.Chain) else "",
+)
+def test_read_chain(
+    chain: big_state.Chain, what: str, spark: SparkSession, report: Report, num_keys: int, rounds: int
+) -> None:
+    path = big_state.checkpoint(chain, num_keys)
+    same_rows = from_snapshot(path)
+    one, two, snapshot = (
+        hdfsstore.Checkpoint(at, num_threads=threads) for at, threads in ((path, 1), (path, 2), (same_rows, 1))
+    )
+    rows = big_state.spark_read_arrow(spark, path).num_rows
+    assert one.read_state().num_rows == two.read_state().num_rows == snapshot.read_state().num_rows == rows
+    seconds = side_by_side(
+        {
+            "Spark statestore to Arrow": lambda: big_state.spark_read_arrow(spark, path),
+            "read_state, 1 thread": one.read_state,
+            "read_state, 2 threads": two.read_state,
+            "the same rows from a snapshot, 1 thread": snapshot.read_state,
+        },
+        rounds,
+    )
+    for name, taken in seconds.items():
+        report.add(f"{what}: {name}", f"{taken * 1e3:.1f} ms", f"{rows:,} rows")
+    sparks, ours, _, from_one_file = seconds.values()
+    report.add(f"{what}: 1 thread is faster than Spark by", f"{sparks / ours:.1f} x", "goal: 12 x")
+    goal = "goal: 3 x" if chain is big_state.ONE_LARGE_DELTA else ""
+    report.add(f"{what}: 1 thread takes of a snapshot's time", f"{ours / from_one_file:.1f} x", goal)
 
 
 MEASURE = """

@@ -1,235 +1,243 @@
 """The set of keys that newer files of a chain have already decided, exact to the byte.
 
 A chain is read from its newest delta back to its snapshot, and in each delta the last record of a key is the one that
-holds. So a delta is passed twice, to note each key's last record and to keep those, and only the keys of deltas are
-held; the snapshot, usually far larger and without duplicates, is streamed past them.
+holds. Only the keys of deltas are held; the snapshot, usually far larger and without duplicates, is streamed past them.
 
-    slot     uint64: hash bits 32..63 | entry index + 1, 0 = free; open addressing, at most half full
-    entry    uint64 hash | int64 offset in the arena | int64 record: number of the key's deciding record | int32 size
-    arena    the key bytes, one after another
+    slot     uint64: hash bits 32..63 | place of the entry + 1, 0 = free; at most half full; linear probing from the
+             position that the slot's first bits tell, so that the slots stand in the order of their hashes
+    entry    int64 number | int32 size of the key | the key, padded to 8 bytes; its place counts in steps of 8 bytes
+    holds    a bit for each record of the delta under way: whether it is the last one so far of its key, no newer delta
+             has the key, and it is no tombstone
     filter   uint64 words, one for 8 slots, so 16 bits a key or more: two bits that the key's hash names, in one word
 
 The filter is what most keys of a snapshot meet: one word of a table an eighth the size of the slots, which tells that
 the key is not there 98 times of 100, and so no branch that the processor could not foresee.
+
+Keys are looked up a group at a time, and what is needed next of each is asked for while the others are worked on:
+tables of many keys are far larger than the caches, and to wait for memory once a key takes longer than all else.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memset
 
 import pyarrow as pa
 
+from area cimport Area, area_free, area_need, area_prefetch, area_zeroed
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
+from copy_bytes cimport copy_bytes
 from key_hash cimport HashSeed, hash_key, new_hash_seed
 from one_thread cimport begin
 
 from hdfsstore.errors import SizeLimitError
 
-cdef int64_t MOST_KEYS = ((<int64_t> 1) << 32) - 2  # index + 1 takes 32 bits
-cdef enum:
-    NO_MEMORY = -1
-    FULL = -2
+include "key_table.pxi"
 
 
-cdef struct Entry:
-    uint64_t hash
-    int64_t offset
-    int64_t record
-    int32_t size
-
-
-cdef inline uint64_t filter_bits(uint64_t h) noexcept nogil:
-    return (<uint64_t> 1 << (h & 63)) | (<uint64_t> 1 << ((h >> 6) & 63))
-
-
-cdef no_entry(Py_ssize_t why):
-    """The exception for what `entry_of` returned."""
-    if why == NO_MEMORY:
+cdef failure(Fault fault):
+    if fault == NO_MEMORY:
         return MemoryError()
     return SizeLimitError(
-        f"{MOST_KEYS} keys are the most that the deltas of a chain may hold",
+        f"the keys of a chain's deltas take more than {MOST_BYTES >> 30} GiB",
         remedy="Read a batch nearer to its snapshot, or one of a query with more partitions",
     )
 
 
-cdef inline void move_span(int32_t* spans, Py_ssize_t to, Py_ssize_t at) noexcept nogil:
+cdef inline void move_span(int32_t* spans, int64_t to, int64_t at) noexcept nogil:
     spans[2 * to] = spans[2 * at]
     spans[2 * to + 1] = spans[2 * at + 1]
 
 
-cdef class KeySet:
-    """A growing set of keys. Both filters work in place on spans as RecordParser makes them."""
+cdef inline uint64_t filter_bits(uint64_t h) noexcept nogil:
+    return (<uint64_t> 1 << ((h >> 32) & 63)) | (<uint64_t> 1 << ((h >> 38) & 63))
 
-    cdef uint64_t* slots
-    cdef uint64_t* filter
-    cdef Entry* entries
-    cdef uint8_t* arena
-    cdef uint64_t mask
-    cdef HashSeed seed
-    cdef Py_ssize_t count, entry_capacity, settled
-    cdef int64_t arena_size, arena_capacity
+
+cdef class KeySet:
+    """A growing set of keys. What keeps records works in place on spans as RecordParser makes them."""
+
+    cdef KeyTable table
+    cdef Area holds, filter
+    cdef int64_t settled            # entries from this byte on are of the delta under way
+    cdef int64_t filtered           # so many keys are in the filter
+    cdef readonly int64_t noted     # records of the delta under way
+    cdef readonly bint superseded   # whether one of them was preceded by one of its key that an earlier `note` had
     cdef bint busy
 
     def __cinit__(self):
-        self.seed = new_hash_seed()
+        self.table.seed = new_hash_seed()
 
     def __dealloc__(self):
-        free(self.slots)
-        free(self.filter)
-        free(self.entries)
-        free(self.arena)
+        area_free(&self.table.slots)
+        area_free(&self.table.entries)
+        area_free(&self.holds)
+        area_free(&self.filter)
 
     def __len__(self):
-        return self.count
-
-    cdef inline bint has_room(self) noexcept nogil:
-        return self.slots != NULL and <uint64_t> self.count * 2 < self.mask
-
-    cdef bint grow_slots(self) noexcept nogil:
-        cdef uint64_t size = (self.mask + 1) * 2 if self.slots != NULL else 1024
-        cdef uint64_t* slots = <uint64_t*> calloc(size, 8)
-        cdef uint64_t* filter = <uint64_t*> calloc(size // 8, 8)
-        cdef uint64_t at = 0
-        cdef Py_ssize_t i
-        if slots == NULL or filter == NULL:
-            free(slots)
-            free(filter)
-            return False
-        free(self.slots)
-        free(self.filter)
-        self.slots = slots
-        self.filter = filter
-        self.mask = size - 1
-        for i in range(self.count):
-            at = self.entries[i].hash & self.mask
-            while slots[at]:
-                at = (at + 1) & self.mask
-            slots[at] = (self.entries[i].hash & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> (i + 1)
-            self.mark(self.entries[i].hash)
-        return True
-
-    cdef inline void mark(self, uint64_t h) noexcept nogil:
-        self.filter[(h >> 32) & (self.mask >> 3)] |= filter_bits(h)
-
-    cdef inline bint may_hold(self, uint64_t h) noexcept nogil:
-        return filter_bits(h) & ~self.filter[(h >> 32) & (self.mask >> 3)] == 0
-
-    cdef bint append(self, uint64_t at, uint64_t h, const uint8_t* key, int32_t size) noexcept nogil:
-        cdef Py_ssize_t capacity
-        cdef int64_t arena_capacity
-        cdef void* grown
-        if self.count == self.entry_capacity:
-            capacity = max(self.entry_capacity * 2, 1024)
-            grown = realloc(self.entries, <size_t> capacity * sizeof(Entry))
-            if grown == NULL:
-                return False
-            self.entries = <Entry*> grown
-            self.entry_capacity = capacity
-        if self.arena_size + size > self.arena_capacity:
-            arena_capacity = max(self.arena_capacity * 2, self.arena_size + size, 65536)
-            grown = realloc(self.arena, arena_capacity)
-            if grown == NULL:
-                return False
-            self.arena = <uint8_t*> grown
-            self.arena_capacity = arena_capacity
-        if size:
-            memcpy(self.arena + self.arena_size, key, size)
-        self.entries[self.count] = Entry(h, self.arena_size, 0, size)
-        self.arena_size += size
-        self.count += 1
-        self.slots[at] = (h & <uint64_t> 0xFFFFFFFF00000000) | <uint64_t> self.count
-        self.mark(h)
-        return True
-
-    cdef uint64_t find(self, uint64_t h, const uint8_t* key, int32_t size, bint* found) noexcept nogil:
-        # The slot that holds the key, or the free one where it belongs.
-        cdef uint64_t at = h & self.mask, slot
-        cdef Entry* entry
-        while True:
-            slot = self.slots[at]
-            if slot == 0:
-                found[0] = False
-                return at
-            if (slot ^ h) >> 32 == 0:
-                entry = self.entries + (<uint32_t> slot - 1)
-                if entry.size == size and (size == 0 or memcmp(self.arena + entry.offset, key, size) == 0):
-                    found[0] = True
-                    return at
-            at = (at + 1) & self.mask
-
-    cdef Py_ssize_t entry_of(self, const uint8_t* key, int32_t size) noexcept nogil:
-        """Index of the key's entry, a new one (the last) where it has none; NO_MEMORY; FULL."""
-        cdef uint64_t h = hash_key(key, size, &self.seed), at
-        cdef bint found = False
-        if not self.has_room() and not self.grow_slots():
-            return NO_MEMORY
-        at = self.find(h, key, size, &found)
-        if found:
-            return <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
-        if self.count == MOST_KEYS:
-            return FULL
-        return self.count - 1 if self.append(at, h, key, size) else NO_MEMORY
+        return self.table.count
 
     def settle(self):
-        """Ends a file: the keys noted so far are decided, and no later `note` or `keep_noted` concerns them."""
-        self.settled = self.count
+        """Ends a delta: its keys are decided, and the next `note` begins another one."""
+        begin(&self.busy)
+        self.busy = False
+        self.settled = self.table.used
+        self.noted = 0
+        self.superseded = False
 
-    def note(self, const uint8_t[::1] data not None, keys not None, int64_t first):
-        """Notes records of the file under way as the last ones so far of their keys, where no newer file has the key.
+    def note(self, const uint8_t[::1] data not None, keys not None, values not None):
+        """Notes the next records of the delta under way as the last ones so far of their keys.
 
         Args:
-            data, keys: the records' keys.
-            first: number of the first record in its file.
+            data, keys, values: the records.
+
+        Raises:
+            SizeLimitError: there are more keys than the set has room for.
         """
-        cdef Py_ssize_t n = keys.size // 8, i, entry = 0
-        cdef size_t address = keys.address
-        cdef const int32_t* key = <const int32_t*> address
+        cdef size_t key_address = keys.address, value_address = values.address
+        cdef int64_t n = keys.size // 8
+        cdef Fault fault
         if n == 0:
             return
         begin(&self.busy)
         with nogil:
-            for i in range(n):
-                entry = self.entry_of(&data[0] + key[2 * i], key[2 * i + 1])
-                if entry < 0:
-                    break
-                if entry >= self.settled:
-                    self.entries[entry].record = first + i
+            fault = self.note_all(&data[0], <const int32_t*> key_address, <const int32_t*> value_address, n)
         self.busy = False
-        if entry < 0:
-            raise no_entry(entry)
+        if fault != OK:
+            raise failure(fault)
 
-    def keep_noted(self, const uint8_t[::1] data not None, keys not None, values not None, int64_t first):
-        """Keeps the records that were noted as their keys' last and are no tombstones; arguments as in `note`.
+    cdef Fault note_all(
+        self, const uint8_t* data, const int32_t* keys, const int32_t* values, int64_t count
+    ) noexcept nogil:
+        cdef Lookup[2][GROUP] groups  # of keys: one that is worked on, and the next, whose slots are on their way
+        cdef Lookup* found
+        cdef int64_t start = 0, first = self.noted, number, old = (first + 7) // 8, new = (first + count + 7) // 8
+        cdef Entry* entry
+        cdef Fault fault
+        cdef int n, next_n, i, turn = 0
+        if not area_need(&self.holds, new):
+            return NO_MEMORY
+        memset(self.holds.data + old, 0, <size_t> (new - old))
+        n = hash_group(&self.table, groups[0], data, keys, 0, count, &self.table.slots, self.table.bits)
+        while n:
+            found = groups[turn]
+            start += n
+            turn = 1 - turn
+            fault = reserve(&self.table, found, n)
+            if fault != OK:
+                return fault
+            approach(&self.table, found, n)
+            next_n = hash_group(
+                &self.table, groups[turn], data, keys, start, count, &self.table.slots, self.table.bits
+            )
+            for i in range(n):
+                number = first + found[i].index
+                entry = find(&self.table, &found[i])
+                if entry == NULL:
+                    append(&self.table, &found[i], number)
+                elif <uint8_t*> entry < self.table.entries.data + self.settled:
+                    continue
+                else:
+                    self.superseded |= entry.number < first
+                    self.holds.data[entry.number >> 3] &= <uint8_t> ~(1 << (entry.number & 7))
+                    entry.number = number
+                if values[2 * found[i].index + 1] >= 0:
+                    self.holds.data[number >> 3] |= <uint8_t> (1 << (number & 7))
+            n = next_n
+        self.noted += count
+        return OK
+
+    def keep_noted(self, keys not None, values not None, int64_t first):
+        """Keeps those of noted records that hold, as far as is known: the last of their keys that are no tombstones.
 
         The kept spans are moved to the front of `keys` and `values`, in their order.
+
+        Args:
+            keys, values: spans of records that were noted.
+            first: number of the first one in its delta.
 
         Returns:
             The number of records kept.
         """
-        cdef Py_ssize_t n = keys.size // 8, i, entry, kept = 0
         cdef size_t key_address = keys.address, value_address = values.address
         cdef int32_t* key = <int32_t*> key_address
         cdef int32_t* value = <int32_t*> value_address
-        cdef uint64_t at
-        cdef bint found = False
+        cdef int64_t n = keys.size // 8, i, kept = 0
+        if not 0 <= first <= self.noted - n:
+            raise ValueError(f"records {first} to {first + n} were not noted")
         begin(&self.busy)
-        if self.count == 0 or n == 0:
-            self.busy = False
-            return 0
         with nogil:
             for i in range(n):
-                if value[2 * i + 1] < 0:
-                    continue
-                at = self.find(
-                    hash_key(&data[0] + key[2 * i], key[2 * i + 1], &self.seed),
-                    &data[0] + key[2 * i], key[2 * i + 1], &found,
-                )
-                entry = <Py_ssize_t> (<uint32_t> self.slots[at]) - 1
-                if found and entry >= self.settled and self.entries[entry].record == first + i:
-                    move_span(key, kept, i)
-                    move_span(value, kept, i)
-                    kept += 1
+                move_span(key, kept, i)
+                move_span(value, kept, i)
+                kept += (self.holds.data[(first + i) >> 3] >> ((first + i) & 7)) & 1
         self.busy = False
+        return kept
+
+    cdef bint make_filter(self) noexcept nogil:
+        cdef uint64_t i, slot
+        cdef uint64_t* words
+        if self.filtered == self.table.count:
+            return True
+        area_free(&self.filter)
+        self.filtered = 0
+        if not area_zeroed(&self.filter, <int64_t> 1 << self.table.bits):
+            return False
+        words = <uint64_t*> self.filter.data
+        for i in range(<uint64_t> 1 << self.table.bits):
+            slot = (<uint64_t*> self.table.slots.data)[i]
+            if slot:
+                words[slot >> (67 - self.table.bits)] |= filter_bits(slot)
+        self.filtered = self.table.count
+        return True
+
+    def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):
+        """Keeps the records whose key is not in the set; their spans are moved to the front, in their order.
+
+        Returns:
+            The number of records kept.
+        """
+        cdef size_t key_address = keys.address, value_address = values.address
+        cdef int32_t* key = <int32_t*> key_address
+        cdef int32_t* value = <int32_t*> value_address
+        cdef int64_t n = keys.size // 8, kept = -1
+        if n == 0:
+            return 0
+        begin(&self.busy)
+        with nogil:
+            if self.table.count == 0:
+                kept = n
+            elif self.make_filter():
+                kept = self.keep_all_absent(&data[0], key, value, n)
+        self.busy = False
+        if kept < 0:
+            raise MemoryError
+        return kept
+
+    cdef int64_t keep_all_absent(
+        self, const uint8_t* data, int32_t* keys, int32_t* values, int64_t count
+    ) noexcept nogil:
+        cdef Lookup[GROUP] found
+        cdef bint[GROUP] absent
+        cdef const uint64_t* words = <const uint64_t*> self.filter.data
+        cdef int64_t start = 0, kept = 0
+        cdef uint64_t wanted
+        cdef int n, i, maybe
+        while start < count:
+            n = hash_group(&self.table, found, data, keys, start, count, &self.filter, self.table.bits - 3)
+            maybe = 0
+            for i in range(n):
+                wanted = filter_bits(found[i].hash)
+                absent[i] = wanted & ~words[found[i].hash >> (67 - self.table.bits)] != 0
+                found[maybe] = found[i]
+                maybe += not absent[i]
+            if maybe:
+                ask_for(&self.table, found, maybe)
+                approach(&self.table, found, maybe)
+                for i in range(maybe):
+                    absent[found[i].index - start] = find(&self.table, &found[i]) == NULL
+            for i in range(n):
+                move_span(keys, kept, start + i)
+                move_span(values, kept, start + i)
+                kept += absent[i]
+            start += n
         return kept
 
     def add(self, const uint8_t[::1] data not None, keys not None):
@@ -237,26 +245,40 @@ cdef class KeySet:
 
         Raises:
             ValueError: a key is in the set already; those before it have been added.
+            SizeLimitError: there are more keys than the set has room for.
         """
-        cdef Py_ssize_t n = keys.size // 8, i = 0, before, entry = 0
         cdef size_t address = keys.address
-        cdef const int32_t* key = <const int32_t*> address
+        cdef int64_t n = keys.size // 8, before
+        cdef Fault fault
         if n == 0:
             return
         begin(&self.busy)
+        before = self.table.count
         with nogil:
-            for i in range(n):
-                before = self.count
-                entry = self.entry_of(&data[0] + key[2 * i], key[2 * i + 1])
-                if entry < before:
-                    break
-            else:
-                i = n
+            fault = self.add_all(&data[0], <const int32_t*> address, n)
         self.busy = False
-        if entry < 0:
-            raise no_entry(entry)
-        if i < n:
-            raise ValueError(f"key {i} is in the set already")
+        if fault == DUPLICATE:
+            raise ValueError(f"key {self.table.count - before} is in the set already")
+        if fault != OK:
+            raise failure(fault)
+
+    cdef Fault add_all(self, const uint8_t* data, const int32_t* keys, int64_t count) noexcept nogil:
+        cdef Lookup[GROUP] found
+        cdef int64_t start = 0
+        cdef Fault fault
+        cdef int n, i
+        while start < count:
+            n = hash_group(&self.table, found, data, keys, start, count, &self.table.slots, self.table.bits)
+            fault = reserve(&self.table, found, n)
+            if fault != OK:
+                return fault
+            approach(&self.table, found, n)
+            for i in range(n):
+                if find(&self.table, &found[i]) != NULL:
+                    return DUPLICATE
+                append(&self.table, &found[i], self.table.count)
+            start += n
+        return OK
 
     def positions(self, keys not None):
         """Where each key of a pyarrow (large) binary array stands in the set: a pyarrow.Int32Array, null where absent.
@@ -265,64 +287,43 @@ cdef class KeySet:
             SizeLimitError: a key is 2 GiB or more, or there are more keys in the set than an int32 counts.
         """
         cdef BinaryValues k = binary_values(keys)
-        cdef Py_ssize_t i, absent = 0
+        cdef Lookup[GROUP] found
+        cdef int64_t start = 0, i, absent = 0
+        cdef Entry* entry
         cdef int32_t* out
         cdef uint8_t* validity
-        cdef uint64_t at = 0
-        cdef bint found
+        cdef int n, j
         check_sizes(&k, "keys")
         positions = pa.allocate_buffer(k.length * 4)
         out = <int32_t*> <uintptr_t> positions.address
         valid = pa.allocate_buffer((k.length + 7) // 8)
         validity = <uint8_t*> <uintptr_t> valid.address
         begin(&self.busy)
-        if self.count > INT32_MAX:
+        if self.table.count == 0 or self.table.count > INT32_MAX:
             self.busy = False
-            raise SizeLimitError(f"the positions of {self.count} keys are more than an int32 tells")
+            if self.table.count == 0:
+                return pa.nulls(k.length, pa.int32())
+            raise SizeLimitError(f"the positions of {self.table.count} keys are more than an int32 tells")
         with nogil:
             for i in range((k.length + 7) // 8):
                 validity[i] = 0
-            for i in range(k.length):
-                found = False
-                if self.count:
-                    at = self.find(
-                        hash_key(value_of(&k, i), size_of(&k, i), &self.seed),
-                        value_of(&k, i), <int32_t> size_of(&k, i), &found,
-                    )
-                out[i] = 0
-                if found:
-                    out[i] = <int32_t> (<uint32_t> self.slots[at] - 1)
-                    validity[i >> 3] |= <uint8_t> (1 << (i & 7))
-                else:
-                    absent += 1
+            while start < k.length:
+                n = <int> min(k.length - start, <int64_t> GROUP)
+                for j in range(n):
+                    found[j].key = value_of(&k, start + j)
+                    found[j].size = <int32_t> size_of(&k, start + j)
+                    found[j].hash = hash_key(found[j].key, found[j].size, &self.table.seed)
+                ask_for(&self.table, found, n)
+                approach(&self.table, found, n)
+                for j in range(n):
+                    i = start + j
+                    entry = find(&self.table, &found[j])
+                    if entry == NULL:
+                        out[i] = 0
+                        absent += 1
+                    else:
+                        out[i] = <int32_t> entry.number
+                        validity[i >> 3] |= <uint8_t> (1 << (i & 7))
+                start += n
         self.busy = False
         return pa.Array.from_buffers(pa.int32(), k.length, [valid, positions], absent)
-
-    def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):
-        """Keeps the records whose key is not in the set; their spans are moved to the front, in their order.
-
-        Returns:
-            The number of records kept.
-        """
-        cdef Py_ssize_t n = keys.size // 8, i, kept = 0
-        cdef size_t key_address = keys.address, value_address = values.address
-        cdef int32_t* key = <int32_t*> key_address
-        cdef int32_t* value = <int32_t*> value_address
-        cdef uint64_t h
-        cdef bint found
-        begin(&self.busy)
-        if self.count == 0 or n == 0:
-            self.busy = False
-            return n
-        with nogil:
-            for i in range(n):
-                h = hash_key(&data[0] + key[2 * i], key[2 * i + 1], &self.seed)
-                found = self.may_hold(h)
-                if found:
-                    self.find(h, &data[0] + key[2 * i], key[2 * i + 1], &found)
-                if not found:
-                    move_span(key, kept, i)
-                    move_span(value, kept, i)
-                    kept += 1
-        self.busy = False
-        return kept

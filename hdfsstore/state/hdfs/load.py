@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import groupby
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError
 from hdfsstore.fs import Input
 from hdfsstore.state.files import Chain, StateFiles, VersionId
+from hdfsstore.state.hdfs.decided import Decided
 from hdfsstore.state.version_files import (
     LineageFiles,
     ListedFiles,
@@ -61,7 +61,10 @@ class PartitionLoader:
 
         def read(files: VersionFiles, chain: Chain) -> list[T]:
             with ExitStack() as stack:
-                return [convert(window) for window in self._windows(files, chain, stack)]
+                decided = Decided(files)
+                deltas, base = _opened(files, chain, stack)
+                loaded = [item for delta in deltas for item in decided.by_delta_at_once(*delta, convert)]
+                return loaded + [convert(window) for snapshot in base for window in decided.rest(*snapshot)]
 
         return self._read(version, read)
 
@@ -75,7 +78,7 @@ class PartitionLoader:
             def read(files: VersionFiles, chain: Chain) -> Iterator[Window]:
                 if chain.snapshot is not None:
                     verify(files, chain.snapshot)
-                return self._windows(files, chain, stack)
+                return _windows(Decided(files), *_opened(files, chain, stack))
 
             yield from map(convert, self._read(version, read))
 
@@ -115,30 +118,26 @@ class PartitionLoader:
         version_id = version, self._unique_ids.get(version)
         return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
 
-    def _windows(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> Iterator[Window]:
-        """Each key's newest record: the deltas from the newest back, then what the snapshot has besides.
 
-        All files are open, or small ones read, before this returns, so none of them can vanish later.
-        """
-        deltas = [(delta, stack.enter_context(closing(files.open(delta, "delta")))) for delta in reversed(chain.deltas)]
-        base = None
-        if chain.snapshot is not None:
-            base = chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot")))
-        return self._decided(files, deltas, base)
+Opened: TypeAlias = tuple[VersionId, Input]
 
-    def _decided(
-        self, files: VersionFiles, deltas: list[tuple[VersionId, Input]], base: tuple[VersionId, Input] | None
-    ) -> Iterator[Window]:
-        decided = KeySet()
-        for version_id, source in deltas:
-            yield from _decided_by_delta(decided, files, version_id, source)
-        if base is not None:
-            snapshot, source = base
-            for window in files.windows(source, snapshot, "snapshot"):
-                kept = decided.keep_absent(window.data, window.keys, window.values)
-                if kept:
-                    yield window.first(kept)
-            source.finish()
+
+def _opened(files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
+    """The deltas, the newest first, and the snapshot if there is one.
+
+    All files are open, or small ones read, before this returns, so none of them can vanish later.
+    """
+    deltas = [(delta, stack.enter_context(closing(files.open(delta, "delta")))) for delta in reversed(chain.deltas)]
+    if chain.snapshot is None:
+        return deltas, []
+    return deltas, [(chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot"))))]
+
+
+def _windows(decided: Decided, deltas: list[Opened], base: list[Opened]) -> Iterator[Window]:
+    for delta in deltas:
+        yield from decided.by_delta(*delta)
+    for snapshot in base:
+        yield from decided.rest(*snapshot)
 
 
 def verify(files: VersionFiles, snapshot: VersionId) -> None:
@@ -147,27 +146,6 @@ def verify(files: VersionFiles, snapshot: VersionId) -> None:
         for _ in files.windows(source, snapshot, "snapshot"):
             pass
         source.finish()
-
-
-def _decided_by_delta(decided: KeySet, files: VersionFiles, version_id: VersionId, source: Input) -> Iterator[Window]:
-    records = 0
-    only: Window | None = None  # the delta's one window, where reading on has not used its buffers again
-    for window in files.windows(source, version_id, "delta"):
-        decided.note(window.data, window.keys, records)
-        only = window if window.last and not records else None
-        records += len(window)
-    source.finish()
-    windows: Iterable[Window] = (only,) if only else ()
-    if records and not only:
-        source.rewind()
-        windows = files.windows(source, version_id, "delta")
-    records = 0
-    for window in windows:
-        kept = decided.keep_noted(window.data, window.keys, window.values, records)
-        records += len(window)
-        if kept:
-            yield window.first(kept)
-    decided.settle()
 
 
 def _changes(files: VersionFiles, convert: Callable[[int, Window], T]) -> list[T]:

@@ -51,12 +51,11 @@ def test_a_chain_read_backwards_gives_the_map_read_forwards(
     decided, got = KeySet(), []
     for delta in reversed(deltas):
         windows = [delta[i : i + window] for i in range(0, len(delta), window)]
-        for i, part in enumerate(windows):
-            data, keys, _ = spans(part)
-            decided.note(data, keys, i * window)
+        for part in windows:
+            decided.note(*spans(part))
         for i, part in enumerate(windows):
             data, keys, values = spans(part)
-            got += records_at(data, keys, values, decided.keep_noted(data, keys, values, i * window))
+            got += records_at(data, keys, values, decided.keep_noted(keys, values, i * window))
         decided.settle()
     data, keys, values = spans(list(snapshot.items()))
     got += records_at(data, keys, values, decided.keep_absent(data, keys, values))
@@ -89,3 +88,34 @@ def test_many_keys_grow_the_table() -> None:
     known = KeySet()
     known.add(data, keys)
     assert known.positions(pa.array(members)).to_pylist() == list(range(20_000))
+
+
+def test_keys_that_are_noted_later_are_no_longer_absent() -> None:
+    snapshot = [(struct.pack("<q", i), b"v") for i in range(4000)]
+    known = KeySet()
+    for end in (1, 40, 3000):
+        known.note(*spans(snapshot[:end]))
+        known.settle()
+        data, keys, values = spans(snapshot)
+        assert records_at(data, keys, values, known.keep_absent(data, keys, values)) == snapshot[end:]
+
+
+def test_records_that_were_not_noted_are_refused() -> None:
+    _, keys, values = noted = spans([(b"a", b"1"), (b"b", b"2")])
+    known = KeySet()
+    known.note(*noted)
+    for first in (-1, 1):
+        with pytest.raises(ValueError, match="not noted"):
+            known.keep_noted(keys, values, first)
+
+
+def test_a_key_that_comes_again_is_told_from_the_next_window_on() -> None:
+    known = KeySet()
+    known.note(*spans([(b"a", b"1"), (b"a", b"2")]))
+    assert not known.superseded
+    known.note(*spans([(b"a", b"3")]))
+    assert known.superseded
+    known.settle()
+    known.note(*spans([(b"b", b"1")]))
+    known.note(*spans([(b"a", b"0")]))
+    assert not known.superseded

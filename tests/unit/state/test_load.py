@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,16 @@ import pyarrow as pa
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from hdfsstore._cext.records import encode_records
+from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
+from hdfsstore.codecs.lineage import encode_header
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.files import StateFiles
 from hdfsstore.state.hdfs.load import PartitionLoader
-from tests.unit.state.chains import State, pairs
+from tests.unit.state.chains import State, pairs, row
+from tests.unit.state.chains import records as encoded
 
 SOURCE = Path(__file__).parents[2] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
 LAST = max(int(path.stem) for path in SOURCE.glob("*.delta"))
@@ -199,6 +202,64 @@ def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
     assert len(delta) == 3 * 24 + 4  # the end mark starts a window of its own
     (tmp_path / "1.delta").write_bytes(compress("lz4", delta + b"\x55" * 60))
     assert state(tmp_path, 1) == dict(zip(keys, values, strict=True))
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_deltas_that_put_a_key_again_and_remove_it(
+    tmp_path: Path, seed: int, with_ids: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "WINDOW_BYTES", 20 * 24)
+    drawn = random.Random(seed)
+    expected: State = {}
+    lineage: list[tuple[int, str]] = []
+    for version in range(1, 5):
+        again = version % 2  # so that a key comes again in its delta often, or almost never
+        changes = [
+            (
+                row(drawn.randrange(300 if again else 10**6)),
+                None if drawn.random() < 0.3 else row(drawn.randrange(10**6)),
+            )
+            for _ in range(200)
+        ]
+        for key, value in changes:
+            if value is None:
+                expected.pop(key, None)
+            else:
+                expected[key] = value
+        lineage.append((version, f"id-{version}"))
+        header = encode_header(lineage[:-1]) if with_ids else b""
+        content = header + b"".join(encoded({key: value})[:-4] for key, value in changes) + b"\xff" * 4
+        name = f"{version}_id-{version}.delta" if with_ids else f"{version}.delta"
+        (tmp_path / name).write_bytes(compress("lz4", content))
+    ids = dict(lineage) if with_ids else {}
+    there = PartitionLoader(LocalFileSystem(), str(tmp_path), RecordFormat(), ids)
+    loaded = [pair for window in there.load(4, pairs) for pair in window]
+    streamed = [pair for window in there.stream(4, pairs) for pair in window]
+    assert len(loaded) == len(streamed) == len(expected)
+    assert dict(loaded) == dict(streamed) == expected
+
+
+@pytest.mark.parametrize(("last", "times"), [(row(1000), 1), (row(0), 2)], ids=["each once", "a key again"])
+def test_a_large_delta_is_read_again_only_where_it_has_a_key_again(
+    tmp_path: Path, last: bytes, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "WINDOW_BYTES", 20 * 24)
+    changes = [row(number) for number in range(100)] + [last]
+    delta = encode_records(pa.array(changes), pa.array([row(number) for number in range(101)])).to_pybytes()
+    (tmp_path / "1.delta").write_bytes(compress("lz4", delta))
+    read: list[int] = []
+
+    class Counted(RecordParser):
+        def parse(self, window: memoryview, size: int) -> int:
+            read.append(super().parse(window, size))
+            return read[-1]
+
+    monkeypatch.setattr(records, "RecordParser", Counted)
+    loaded = [pair for window in loader(tmp_path).load(1, pairs) for pair in window]
+    assert sum(read) == times * len(changes)
+    assert dict(loaded)[last] == row(100)
+    assert len(loaded) == len(set(changes))
 
 
 def test_small_files_of_a_chain_are_not_kept_open(tmp_path: Path) -> None:

@@ -173,18 +173,20 @@ def test_a_builder_that_more_threads_use(make: type[LayerBuilder | ImageBuilder]
 
 
 def test_a_parser_and_a_set_of_keys_that_more_threads_use() -> None:
-    data, keys, _ = RECORDS
+    data, keys, values = RECORDS
     decided = KeySet()
     parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=100)
 
-    def use(number: int) -> None:
-        for first in range(0, 20_000, 1000):
-            refused(lambda first=first: decided.note(data, keys.slice(8 * first, 8000), number))  # type: ignore[misc]
+    def use(_: int) -> None:
+        for first in range(0, 8 * 20_000, 8000):
+            some = keys.slice(first, 8000), values.slice(first, 8000)
+            refused(lambda some=some: decided.note(data, *some))  # type: ignore[misc]
+            refused(decided.settle)
             refused(lambda: decided.positions(binary([b"key 1", b"key 2"])))
             assert refused(lambda: parser.parse(data, data.nbytes)) in (None, 20_000)
 
     at_once(use, 4)
-    decided.note(data, keys, 0)
+    decided.note(data, keys, values)
     assert len(decided) == 20_000
 
 
