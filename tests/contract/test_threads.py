@@ -19,7 +19,7 @@ T = TypeVar("T")
 Rows = dict[tuple[str, int], tuple[int, str]]
 WORDS = ("one", "two", "three")
 ROUNDS = 5
-NUMBER_OF_THREADS = pytest.mark.parametrize("threads", [2, 8])
+NUMBER_OF_THREADS = pytest.mark.parametrize("threads", [2, pytest.param(8, marks=pytest.mark.thorough)])
 
 
 def rows_of(numbers: range, note: str) -> Rows:

@@ -67,6 +67,7 @@ def test_counts_and_sums_over_batches(tmp_path: Path, is_sorted: bool, max_recor
     assert partition.rows()["a"] == {"groupState": {"n": 8, "total": 16.0}}
 
 
+@pytest.mark.thorough
 def test_many_keys_take_several_windows(tmp_path: Path) -> None:
     partition = Partition(tmp_path, KEYS, STATE)
     users = np.arange(36_000) % 12_000
