@@ -52,6 +52,10 @@ class SizeLimitError(StateStoreError):
     """What was given is more than a table, a file or a row has room for; the message has the limit."""
 
 
+class AddressSpaceError(StateStoreError):
+    """A local image cannot be mapped, as the process may not have so much address space (ulimit -v, RLIMIT_AS)."""
+
+
 class UnsupportedVersionError(StateStoreError):
     """A log or file was written in a newer format version than this release knows."""
 

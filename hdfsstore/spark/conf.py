@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -135,7 +135,10 @@ def _store(conf: Mapping[str, str], given: Mapping[str, tuple[str, str]]) -> Sta
             full, value = given[name]
             merged[spark_name] = value
             _parsed(full, value, partial(_store_setting, spark_name))
-    return StateStoreConf.from_spark(merged)
+    store = StateStoreConf.from_spark(merged)
+    # What Spark writes to local disks is encrypted then, which local images are not.
+    is_encrypted = parse_boolean(conf.get("spark.io.encryption.enabled", "false"))
+    return replace(store, local_dir_max_bytes=0) if is_encrypted else store
 
 
 def _store_setting(spark_name: str, value: str) -> StateStoreConf:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from hdfsstore.spark.local_dirs import local_dir
 from hdfsstore.spark.metrics import Metrics, since
 from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
 from hdfsstore.state.freed_memory import give_back
@@ -102,4 +103,7 @@ def _alike(a: QuerySpec, b: QuerySpec) -> bool:
 def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:
     store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
     indexed_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
-    return HdfsStateStoreProvider(store_id, query.store_conf, indexed_offset=indexed_offset, takes_turns=True)
+    conf = query.store_conf
+    if conf.local_dir is None:
+        conf = replace(conf, local_dir=local_dir(query.application_id))
+    return HdfsStateStoreProvider(store_id, conf, indexed_offset=indexed_offset, takes_turns=True)

@@ -80,6 +80,7 @@ class QuerySpec:
         store_conf: how the stores work.
         max_bytes_per_call: of the rows, in Arrow, that are held at a time.
         shown: how messages show keys and values.
+        application_id: Spark's, by which local images are kept where store_conf has no local_dir.
     """
 
     run_id: str
@@ -92,6 +93,7 @@ class QuerySpec:
     store_conf: StateStoreConf
     max_bytes_per_call: int
     shown: Shown = field(default_factory=Shown)
+    application_id: str = ""
 
     @property
     def value_schema(self) -> t.StructType:

@@ -82,6 +82,7 @@ class StatefulStream:
             store_conf=store_conf,
             max_bytes_per_call=run.conf.max_bytes_per_call,
             shown=Shown(run.conf.redact_errors),
+            application_id=self.rows.sparkSession.sparkContext.applicationId,
         )
         driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
         last = driver_log.last_finished()

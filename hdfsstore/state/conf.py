@@ -34,7 +34,7 @@ class StateStoreConf:
         maintenance_interval: seconds between two runs of the background work, 0 for none: call do_maintenance
             [spark.sql.streaming.stateStore.maintenanceInterval].
         local_dir: folder for images, shared by the processes of a host; None: one for this user in the system's folder
-            for temporary files [spark.hdfsstore.localDir].
+            for temporary files; in queries on Spark, one for the application [spark.hdfsstore.localDir].
         local_dir_max_bytes: the least recently used images above it are deleted [spark.hdfsstore.localDirMaxBytes].
         image_overlay_share: a new image is built once the updates since the last one take more than this share of it
             [spark.hdfsstore.imageOverlayShare].

@@ -17,12 +17,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from hdfsstore._cext.versioned_map import Image
-from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
+from hdfsstore.errors import AddressSpaceError, CorruptFileError, UnsupportedVersionError
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.local_eviction import IMAGE
 from hdfsstore.state.local_folder import create_file, open_file, remove_file, write_all
 
 log = logging.getLogger(__name__)
+
+if sys.platform != "win32":
+    import resource
 
 VersionId: TypeAlias = tuple[int, str | None]
 
@@ -134,7 +137,10 @@ class ImageFile:
                 raise CorruptFileError("it is empty", self.path, remedy=_REMEDY)
             # From Python 3.13 on the mapping needs no file descriptor of its own.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-            mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
+            try:
+                mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
+            except OSError as error:
+                raise self._unmapped(error, info.st_size) from error
             # Only of a file's shared mapping is nothing lost with its pages.
             give_up = partial(mapped.madvise, mmap.MADV_DONTNEED)
             image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._indexes["prefix"], give_up=give_up)
@@ -143,6 +149,18 @@ class ImageFile:
         finally:
             os.close(file)
         return image, metadata
+
+    def _unmapped(self, error: OSError, size: int) -> Exception:
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if error.errno != errno.ENOMEM or limit == resource.RLIM_INFINITY:
+            return error
+        return AddressSpaceError(
+            f"the {size:,} bytes of this image of the state cannot be mapped: the process may have {limit:,} bytes of "
+            "address space, which mapped files count to",
+            self.path,
+            remedy="In Spark raise spark.executor.pyspark.memory, which sets that limit, by the size of the images of "
+            "the partitions that a worker is given; or leave it unset, and let the container limit memory",
+        )
 
     def _metadata(self, image: Image) -> dict[str, Any]:
         try:

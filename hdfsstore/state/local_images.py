@@ -26,8 +26,9 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from hdfsstore._cext.versioned_map import Image
-from hdfsstore.errors import StateStoreClosedError
+from hdfsstore.errors import AddressSpaceError, StateStoreClosedError
 from hdfsstore.state.indexes import Indexes, no_indexes
+from hdfsstore.state.local_budget import budget
 from hdfsstore.state.local_eviction import IN_USE, STORE_JSON, clean, make_room, remove_leftovers
 from hdfsstore.state.local_folder import (
     create_file,
@@ -57,7 +58,7 @@ class ImageCache:
 
     Args:
         local_dir: the folder, only for this user (mode 0700; made where it is not there); None: one of its own.
-        max_bytes: what all images in it may take together.
+        max_bytes: what all images in it may take together; with 0 there is no folder.
     """
 
     _warned: ClassVar[set[str]] = set()
@@ -81,19 +82,23 @@ class ImageCache:
         """
         try:
             with self.opened() as (_, root):
-                clean(root, unused_seconds, self.max_bytes)
+                clean(root, unused_seconds, budget(root, self.max_bytes))
         except OSError as error:
             self.warn(error)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[str, int]]:
         """The folder's path and file descriptor; OSError where there is none that can be used and trusted."""
+        if self.max_bytes == 0:
+            raise OSError(errno.EDQUOT, "it may take 0 bytes", self._local_dir)
         path = root_path(self._local_dir)
         with open_root(path) as root:
             yield path, root
 
     def warn(self, error: OSError) -> None:
-        """Says that there is no cache, once a process for each reason."""
+        """Says that there is no cache, once a process for each reason, where there was to be one."""
+        if self.max_bytes == 0:
+            return
         where = self._local_dir or "the system's folder for temporary files"
         reason = f"{where}: {error.strerror}"
         level = logging.INFO if reason in self._warned else logging.WARNING
@@ -124,6 +129,9 @@ class StoreImages:
         """The image of the newest version among the given ones that has one, what `write` was told, and which it is.
 
         Only the header is verified, a block when it is touched. What is damaged or no image of this store is deleted.
+
+        Raises:
+            AddressSpaceError: this process may not map it, and so could not load it into its memory either.
         """
         try:
             with self._entered() as (_, folder):
@@ -176,6 +184,9 @@ class StoreImages:
                     return self._built(root, folder, file, image, json.loads(json.dumps(dict(metadata))))
                 finally:
                     builder.remove(folder)
+        except AddressSpaceError as error:
+            log.warning("%s: the image stays in the memory of this process alone", error)
+            return None
         except OSError as error:
             self._cache.warn(error)
             return None
@@ -226,10 +237,11 @@ class StoreImages:
         if found is None or found[1] != metadata:
             parts = file.parts(image, metadata)
             size = sum(part.size for part in parts)
-            if size > self._cache.max_bytes:
+            most = budget(root, self._cache.max_bytes)
+            if size > most:
                 log.info("%s: with %d bytes larger than the cache may be", file.path, size)
                 return None
-            make_room(root, size, self._cache.max_bytes)
+            make_room(root, size, most)
             try:
                 file.write(folder, parts)
             except OSError as error:

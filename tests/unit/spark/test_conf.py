@@ -65,6 +65,14 @@ def test_what_spark_decides_is_taken_over() -> None:
     assert not QueryConf.from_spark({"spark.io.encryption.enabled": "true"}, {}).may_spill
 
 
+def test_no_local_images_are_written_where_spark_encrypts_its_local_files() -> None:
+    confs = {"spark.io.encryption.enabled": "true", "spark.hdfsstore.localDirMaxBytes": "1g"}
+    assert QueryConf.from_spark(confs, {"hdfsstore.localDir": "/scratch"}).store.local_dir_max_bytes == 0
+    assert (
+        QueryConf.from_spark(confs | {"spark.io.encryption.enabled": "false"}, {}).store.local_dir_max_bytes == 1 << 30
+    )
+
+
 @pytest.mark.parametrize("prefix", ["hdfsstore.", "spark.hdfsstore."])
 def test_an_unknown_setting_is_refused_with_the_known_ones(prefix: str) -> None:
     given = {f"{prefix}numPartition": "3"}

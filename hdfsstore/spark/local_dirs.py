@@ -1,0 +1,48 @@
+"""Where the local images of an application's queries lie: beside what Spark itself keeps on the host's disks.
+
+    who starts the executor   where its folders are named        who deletes them, whatever became of the executor
+    YARN                      LOCAL_DIRS, comma                  the node manager, once the application has ended
+    standalone's worker       SPARK_EXECUTOR_DIRS, path list     the worker, once the application has ended
+    the driver, local mode    SparkFiles: <folder>/userFiles-*   the driver, when it ends; not when it is killed
+    Kubernetes, others        SPARK_LOCAL_DIRS, comma            whoever deletes the pod's volumes
+
+This is the order in which Spark looks for them (Utils.getConfiguredLocalDirs). All executors of an application on a
+host have one such folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkFiles
+
+from hdfsstore.state.local_budget import is_in_memory
+
+
+def local_dir(application_id: str) -> str | None:
+    """The folder for images of an application, to be called in a task; None where Spark's folders are not known."""
+    folders = spark_dirs(os.environ, SparkFiles.getRootDirectory())
+    if not folders:
+        return None
+    on_disk = [folder for folder in folders if not is_in_memory(folder)]
+    return str(Path((on_disk or folders)[0], f"hdfsstore-{os.geteuid()}-{application_id}"))
+
+
+def spark_dirs(environ: Mapping[str, str], files_root: str) -> list[str]:
+    """Spark's folders on this host.
+
+    Args:
+        environ: of the Python worker, which has its executor's.
+        files_root: SparkFiles.getRootDirectory(): absolute in local mode, and the working directory in executors.
+    """
+    if "CONTAINER_ID" in environ and environ.get("LOCAL_DIRS"):
+        found = environ["LOCAL_DIRS"].split(",")
+    elif environ.get("SPARK_EXECUTOR_DIRS"):
+        found = environ["SPARK_EXECUTOR_DIRS"].split(os.pathsep)
+    elif Path(files_root).is_absolute():
+        found = [str(Path(files_root).parent)]
+    else:
+        found = environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return [folder for folder in found if folder and Path(folder).is_dir()]
