@@ -72,7 +72,7 @@ cdef inline bint due_offset(const DueSource* source, int64_t number, int64_t* ou
     cdef const uint8_t* p = source.index.entries + ENTRY * number
     if source.image != NULL and not touch(source.image, p, ENTRY, fault):
         return False
-    out[0] = <int64_t> load_le32(p) | <int64_t> p[4] << 32
+    out[0] = load_entry(p)
     area_prefetch(source.records + out[0])
     return True
 

@@ -3,14 +3,14 @@ cdef class Image:
 
     cdef ImageView view
     cdef Plan plan
-    cdef Area records_area, index_area, due_area, checked_area
+    cdef Area records_area, index_area, prefix_slots, prefix_entries, due_area, checked_area
     cdef int64_t records_size, index_size, due_size
+    cdef int64_t[2] prefix_sizes    # of the slots, of the entries
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
     cdef object layer           # whose records these are; None: they are the image's own
     cdef object give_up         # of a mapped one: what `give_up_pages` calls
     cdef str path
-    cdef PrefixIndex prefix_index
     cdef readonly bytes metadata
     cdef readonly int64_t num_keys
 
@@ -20,6 +20,8 @@ cdef class Image:
     def __dealloc__(self):
         area_free(&self.records_area)
         area_free(&self.index_area)
+        area_free(&self.prefix_slots)
+        area_free(&self.prefix_entries)
         area_free(&self.due_area)
         area_free(&self.checked_area)
 
@@ -30,10 +32,15 @@ cdef class Image:
     @property
     def nbytes(self):
         """Bytes of the records and the indexes, in memory or mapped."""
-        cdef int64_t prefixes = 0
-        if self.prefix_index is not None:
-            prefixes = prefixes_bytes(&self.prefix_index.prefixes)
-        return self.records_size + self.index_size + self.due_size + self.checked_area.capacity + prefixes
+        return (
+            self.records_size + self.index_size + self.prefix_sizes[0] + self.prefix_sizes[1] + self.due_size
+            + self.checked_area.capacity
+        )
+
+    @property
+    def prefix(self):
+        """The plan of `prefix_scan`; None where there is no index by prefixes."""
+        return (self.plan.key_columns, self.kinds) if self.plan.columns else None
 
     @property
     def indexed_offset(self):
@@ -46,6 +53,8 @@ cdef class Image:
         return self.section(self.view.records, self.records_size)
 
     cdef section(self, const uint8_t* start, int64_t size):
+        if size == 0:
+            return None
         if self.buffer is not None:
             return self.buffer.slice(start - self.view.blocks + self.view.blocks_at, size)
         return pa.foreign_buffer(<uintptr_t> start, size, self)
@@ -56,20 +65,19 @@ cdef class Image:
         return ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset).finish()
 
     @staticmethod
-    def open(buffer not None, str path not None, *, prefix=None, give_up=None):
+    def open(buffer not None, str path not None, *, give_up=None):
         """An image on the bytes of an image file, which are verified as they are touched.
 
         Args:
             buffer: a pyarrow.Buffer of the whole file.
             path: of the file, for errors.
-            prefix: the plan of prefix_scan.
             give_up: for `give_up_pages`; None where the bytes are in memory that is this process's alone.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
             UnsupportedVersionError: the file is of another format version.
         """
-        image = open_image(buffer, path, prefix)
+        image = open_image(buffer, path)
         image.give_up = give_up
         return image
 
@@ -130,27 +138,6 @@ cdef class Image:
     cdef set_plan(self, prefix):
         key_columns, kinds = prefix
         self.kinds = bytes(kinds)
-        if not 0 < len(self.kinds) <= key_columns <= 1 << 20 or max(self.kinds) > 2:
+        if not 0 < len(self.kinds) <= key_columns <= MAX_KEY_COLUMNS or max(self.kinds) > MAX_KIND:
             raise ValueError(f"{prefix} is no prefix plan: (columns of the key, kinds of the first of them)")
         self.plan = Plan(key_columns, len(self.kinds), <const uint8_t*> PyBytes_AS_STRING(self.kinds))
-
-    cdef PrefixIndex prefixes(self):
-        """The index by prefix, built when it is first asked for. Who reads it without the GIL holds it meanwhile.
-
-        Of threads that ask at once each builds it, and all get the first one: a lock that a forked child inherits while
-        it is held would be worse.
-        """
-        cdef Fault fault = Fault(NONE, 0)
-        cdef PrefixIndex index
-        cdef Scratch scratch
-        if self.prefix_index is None:
-            index = PrefixIndex()
-            memset(&scratch, 0, sizeof(scratch))
-            with nogil:
-                index_prefixes(&index.prefixes, &self.plan, &self.view, &scratch, &fault)
-                scratch_free(&scratch)
-            if fault.kind != NONE:
-                raise failure(&fault, self.path)
-            if self.prefix_index is None:
-                self.prefix_index = index
-        return self.prefix_index

@@ -116,17 +116,15 @@ cdef class ImageBuilder:
         """The image. Ends the builder."""
         cdef Image image = self.image
         cdef Fault fault = Fault(NONE, 0)
-        cdef DueSort sort
+        cdef Indexing work
         if image is None:
             raise ValueError("the image is finished")
         begin(&self.busy)  # and stays so
         self.image = None
-        memset(&sort, 0, sizeof(sort))
+        memset(&work, 0, sizeof(work))
         with nogil:
-            finish_image(image, self.size, self.count, &fault)
-            while fault.kind == NONE and index_image(image, &sort, &fault):
-                pass
-            due_free(&sort)
+            finish_image(image, &work, self.size, self.count, &fault)
+            indexing_free(&work)
         if fault.kind != NONE:
             raise failure(&fault, None)
         return image
@@ -142,106 +140,35 @@ cdef Image new_image(bint row_checksums, prefix, indexed_offset):
     return image
 
 
-cdef bint finish_image(Image image, int64_t size, int64_t count, Fault* fault) noexcept nogil:
-    cdef int64_t live = build_index(image, image.records_area.data, size, count, fault)
-    if live < 0:
+cdef bint finish_image(Image image, Indexing* work, int64_t size, int64_t count, Fault* fault) noexcept nogil:
+    """All that is left to do for an image whose records are there. False: a fault."""
+    if not index_records(image, work, size, count, fault):
         return False
-    if live < count:
-        size = drop_dead(image.records_area.data, size, image.view.row_checksums)
-        area_free(&image.index_area)
-        if build_index(image, image.records_area.data, size, live, fault) < 0:
+    if work.live < count:
+        drop_dead(image, &size)
+        if not index_records(image, work, size, work.live, fault):
             return False
+    if not end_records(image, size, fault):
+        return False
+    set_records(image, work.live)
+    while other_index_step(image, work, fault):
+        pass
+    return fault.kind == NONE
+
+
+cdef bint index_records(Image image, Indexing* work, int64_t size, int64_t count, Fault* fault) noexcept nogil:
+    if not start_index(image, work, image.records_area.data, size, count, fault):
+        return False
+    while index_step(image, work, fault):
+        pass
+    return fault.kind == NONE
+
+
+cdef bint end_records(Image image, int64_t size, Fault* fault) noexcept nogil:
+    """Writes the end mark, for which there is room, and gives the rest of the area back."""
     write_size(image.records_area.data + size, -1)
     if not area_resize(&image.records_area, size + 4):
         fault.kind = OUT_OF_MEMORY
         return False
-    set_records(image, image.records_area.data, size, live)
+    image.view.records = image.records_area.data
     return True
-
-
-cdef void set_records(Image image, const uint8_t* records, int64_t size, int64_t num_keys) noexcept nogil:
-    """The records that were indexed, each of another key, are the image's; the end mark stands behind them."""
-    image.view.records = records
-    image.view.end = size
-    image.records_size = size + 4
-    image.num_keys = num_keys
-    set_typical_size(&image.view, num_keys)
-
-
-cdef bint index_image(Image image, DueSort* sort, Fault* fault) noexcept nogil:
-    """Does some milliseconds' work towards the index by longs, where there is to be one. Whether there is more to do."""
-    cdef ImageView* view = &image.view
-    if view.indexed_at == 0:
-        return False
-    if due_step(sort, view.records, view.end, view.row_checksums, view.indexed_at, &image.due_area, fault):
-        return True
-    view.due = due_view(image.due_area.data, sort.count)
-    image.due_size = due_bytes(sort.count)
-    return False
-
-
-cdef int64_t build_index(Image image, uint8_t* records, int64_t size, int64_t count, Fault* fault) noexcept nogil:
-    """Fills a new index with the last record of each key, and returns how many keys there are; -1: a fault.
-
-    The earlier records of a key have the highest bit of their key size set afterwards.
-    """
-    cdef ImageView* view = &image.view
-    cdef Lookup[GROUP] keys
-    cdef int64_t[GROUP] offsets
-    cdef Record record
-    cdef uint64_t slot
-    cdef int64_t at = 0, live = 0
-    cdef int i, n
-    view.records = records
-    view.end = size
-    view.num_slots = count + (count >> 2) + 1 if count else 0
-    if size > MOST_RECORD_BYTES:
-        fault.kind = TOO_MUCH_TO_INDEX
-        return -1
-    image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
-    if not area_zeroed(&image.index_area, image.index_size):
-        fault.kind = OUT_OF_MEMORY
-        return -1
-    view.slots = image.index_area.data
-    while at < size:
-        n = 0
-        while n < GROUP and at < size:
-            read_record(view.records + at, view.row_checksums, &record)
-            keys[n].key = record.key
-            keys[n].size = record.key_size
-            keys[n].hash = hash_key(record.key, record.key_size, &view.seed)
-            image_start(view, &keys[n])
-            offsets[n] = at
-            at += record.size
-            n += 1
-        for i in range(n):
-            keys[i].where = NOWHERE
-            if not image_seek(view, &keys[i], fault) or not image_match(view, &keys[i], fault):
-                return -1
-            slot = keys[i].slot
-            if keys[i].where == NOWHERE:
-                live += 1
-            else:
-                records[keys[i].offset] |= 0x80
-                slot = (slot if slot else view.num_slots) - 1
-            store_le64(
-                image.index_area.data + 8 * slot,
-                (keys[i].hash & 0xFFFFFF) << OFFSET_BITS | <uint64_t> (offsets[i] + 1),
-            )
-    return live
-
-
-cdef int64_t drop_dead(uint8_t* records, int64_t size, bint row_checksums) noexcept nogil:
-    """Closes the gaps that records marked by build_index leave, and returns the size of the rest."""
-    cdef Record record
-    cdef int64_t at = 0, kept = 0
-    cdef bint dead
-    while at < size:
-        dead = records[at] & 0x80
-        records[at] &= 0x7F
-        read_record(records + at, row_checksums, &record)
-        if not dead:
-            memmove(records + kept, records + at, record.size)
-            kept += record.size
-        at += record.size
-    return kept

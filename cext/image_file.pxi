@@ -8,34 +8,42 @@ cdef enum:
     MAX_METADATA = 1 << 20
 
 
+# The sizes that the header tells.
+cdef struct Sizes:
+    int64_t metadata
+    int64_t prefix_kinds
+    uint64_t num_slots
+    uint64_t prefix_slots
+    int64_t prefix_entries
+    int64_t num_due
+    int64_t records
+
 cdef struct Sections:
     int64_t crcs_at
     int64_t index_at
+    int64_t prefix_slots_at
+    int64_t prefix_entries_at
     int64_t due_at
     int64_t records_at
     int64_t length
     int64_t num_blocks
 
 
-cdef Sections sections_of(
-    int64_t metadata_size, int64_t num_slots, int64_t num_due, int64_t records_size
-) noexcept nogil:
+cdef Sections sections_of(const Sizes* sizes) noexcept nogil:
     cdef Sections out
-    cdef int64_t index_size = whole_blocks(8 * num_slots), due_size = due_bytes(num_due)
-    out.num_blocks = (index_size + due_size + records_size + BLOCK - 1) >> BLOCK_BITS
-    out.crcs_at = HEADER + ((metadata_size + 3) & ~<int64_t> 3)
+    cdef int64_t index_size = whole_blocks(8 * <int64_t> sizes.num_slots)
+    cdef int64_t prefix_slots_size = whole_blocks(8 * <int64_t> sizes.prefix_slots)
+    cdef int64_t prefix_entries_size = whole_blocks(ENTRY * sizes.prefix_entries), due_size = due_bytes(sizes.num_due)
+    cdef int64_t indexes = index_size + prefix_slots_size + prefix_entries_size + due_size
+    out.num_blocks = (indexes + sizes.records + BLOCK - 1) >> BLOCK_BITS
+    out.crcs_at = HEADER + ((sizes.metadata + sizes.prefix_kinds + 3) & ~<int64_t> 3)
     out.index_at = whole_blocks(out.crcs_at + 4 * out.num_blocks)
-    out.due_at = out.index_at + index_size
+    out.prefix_slots_at = out.index_at + index_size
+    out.prefix_entries_at = out.prefix_slots_at + prefix_slots_size
+    out.due_at = out.prefix_entries_at + prefix_entries_size
     out.records_at = out.due_at + due_size
-    out.length = out.records_at + records_size
+    out.length = out.records_at + sizes.records
     return out
-
-
-cdef bint are_zeros(const uint8_t* header) noexcept nogil:
-    """Whether the fields that have no meaning yet are zeros."""
-    return load_le64(header + 24) == 0 and (
-        load_le64(header + 88) == load_le64(header + 96) == load_le64(header + 104) == load_le64(header + 184) == 0
-    )
 
 
 cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
@@ -46,7 +54,11 @@ cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
 
 cdef list image_parts(Image image, bytes metadata):
     cdef ImageView* view = &image.view
-    cdef Sections sections = sections_of(len(metadata), view.num_slots, view.due.count, image.records_size)
+    cdef Sizes sizes = Sizes(
+        len(metadata), image.plan.columns, view.num_slots, view.by_prefix.num_slots, view.by_prefix.count,
+        view.due.count, image.records_size,
+    )
+    cdef Sections sections = sections_of(&sizes)
     cdef int64_t at = sections.crcs_at
     cdef uint8_t* out
     if len(metadata) > MAX_METADATA:
@@ -58,7 +70,7 @@ cdef list image_parts(Image image, bytes metadata):
     memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
     store_le32(out + 8, IMAGE_VERSION)
     store_le64(out + 16, sections.length)
-    hash_seed_store(&view.seed, out + 112)
+    store_le64(out + 24, view.by_prefix.count)
     store_le64(out + 32, view.num_slots)
     store_le64(out + 40, image.num_keys)
     store_le64(out + 48, image.records_size)
@@ -66,18 +78,30 @@ cdef list image_parts(Image image, bytes metadata):
     store_le32(out + 64, view.row_checksums)
     store_le32(out + 76, <uint32_t> view.indexed_at)
     store_le64(out + 80, view.due.count)
-    memcpy(out + HEADER, PyBytes_AS_STRING(metadata), PyBytes_GET_SIZE(metadata))
+    store_le64(out + 88, view.by_prefix.homes)
+    store_le64(out + 96, view.by_prefix.num_slots)
+    store_le32(out + 104, <uint32_t> image.plan.key_columns)
+    store_le32(out + 108, <uint32_t> image.plan.columns)
+    hash_seed_store(&view.seed, out + 112)
+    memcpy(out + HEADER, PyBytes_AS_STRING(metadata), sizes.metadata)
+    if sizes.prefix_kinds:
+        memcpy(out + HEADER + sizes.metadata, image.plan.kinds, sizes.prefix_kinds)
     with nogil:
         at = store_crcs(out, at, view.slots, image.index_size)
+        at = store_crcs(out, at, view.by_prefix.slots, image.prefix_sizes[0])
+        at = store_crcs(out, at, view.by_prefix.entries, image.prefix_sizes[1])
         at = store_crcs(out, at, view.due.fences, image.due_size)
         store_crcs(out, at, view.records, image.records_size)
         store_le32(out + 12, header_crc(out, sections.index_at))
-    indexes = []
-    if image.index_size:
-        indexes.append(image.section(view.slots, image.index_size))
-    if image.due_size:
-        indexes.append(image.section(view.due.fences, image.due_size))
-    return [header, *indexes, image.records]
+    parts = [
+        header,
+        image.section(view.slots, image.index_size),
+        image.section(view.by_prefix.slots, image.prefix_sizes[0]),
+        image.section(view.by_prefix.entries, image.prefix_sizes[1]),
+        image.section(view.due.fences, image.due_size),
+        image.records,
+    ]
+    return [part for part in parts if part is not None]
 
 
 cdef int64_t store_crcs(uint8_t* out, int64_t at, const uint8_t* data, int64_t size) noexcept nogil:
@@ -90,10 +114,11 @@ cdef int64_t store_crcs(uint8_t* out, int64_t at, const uint8_t* data, int64_t s
     return at
 
 
-cdef Image open_image(buffer, str path, prefix):
+cdef Image open_image(buffer, str path):
     cdef const uint8_t* p = <const uint8_t*> <uintptr_t> buffer.address
-    cdef int64_t length = buffer.size, metadata_size, records_size, num_keys, indexed_at, num_due
-    cdef uint64_t num_slots
+    cdef int64_t length = buffer.size, num_keys, indexed_at, key_columns
+    cdef uint64_t homes
+    cdef Sizes sizes
     cdef Sections sections
     cdef Image image
     cdef bint good
@@ -108,49 +133,60 @@ cdef Image open_image(buffer, str path, prefix):
         raise CorruptFileError(
             f"the file has {length} bytes, and its header says {load_le64(p + 16)}", path, 16, remedy
         )
-    num_slots = load_le64(p + 32)
     num_keys = <int64_t> load_le64(p + 40)
-    records_size = <int64_t> load_le64(p + 48)
-    metadata_size = <int64_t> load_le64(p + 56)
     indexed_at = load_le32(p + 76)
-    num_due = <int64_t> load_le64(p + 80)
+    homes = load_le64(p + 88)
+    key_columns = load_le32(p + 104)
+    sizes = Sizes(
+        <int64_t> load_le64(p + 56), load_le32(p + 108), load_le64(p + 32), load_le64(p + 96), <int64_t> load_le64(p + 24),
+        <int64_t> load_le64(p + 80), <int64_t> load_le64(p + 48),
+    )
     good = (
-        num_slots <= <uint64_t> length // 8
-        and 4 <= records_size <= min(length, MOST_RECORD_BYTES + 4)
-        and 0 <= metadata_size <= MAX_METADATA
-        and 0 <= num_keys <= <int64_t> num_slots
-        and 0 <= num_due <= (num_keys if indexed_at else 0)
+        sizes.num_slots <= <uint64_t> length // 8
+        and 4 <= sizes.records <= min(length, MOST_RECORD_BYTES + 4)
+        and 0 <= sizes.metadata <= MAX_METADATA
+        and 0 <= num_keys <= <int64_t> sizes.num_slots
+        and 0 <= sizes.num_due <= (num_keys if indexed_at else 0)
+        and sizes.prefix_kinds <= key_columns <= (MAX_KEY_COLUMNS if sizes.prefix_kinds else 0)
+        and 0 <= sizes.prefix_entries <= (num_keys if sizes.prefix_kinds else 0)
+        and homes <= sizes.prefix_slots <= (<uint64_t> length // 8 if homes else 0)
     )
     if good:
-        sections = sections_of(metadata_size, num_slots, num_due, records_size)
+        sections = sections_of(&sizes)
     if not good or sections.length != length:
         raise CorruptFileError("the header's lengths do not make up the file", path, 32, remedy)
     with nogil:
         good = header_crc(p, sections.index_at) == load_le32(p + 12)
     if not good:
         raise CorruptFileError("the header does not match its checksum", path, 12, remedy)
-    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or not are_zeros(p):
+    if load_le32(p + 68) or load_le32(p + 72) or load_le32(p + 64) > 1 or load_le64(p + 184):
         raise UnsupportedVersionError(
             "an image with an order, column families or flags that this release does not know", path, 64, remedy
         )
-    if indexed_at % 8 or indexed_at > MAX_INDEXED_AT:
+    kinds = p[HEADER + sizes.metadata:HEADER + sizes.metadata + sizes.prefix_kinds]
+    if indexed_at % 8 or indexed_at > MAX_INDEXED_AT or max(kinds, default=0) > MAX_KIND:
         raise UnsupportedVersionError("an index that this release does not know", path, 76, remedy)
 
     image = Image.__new__(Image)
-    image.set_indexes(prefix, None)
+    image.set_indexes((key_columns, kinds) if kinds else None, None)
     image.buffer = buffer
     image.path = path
-    image.metadata = p[HEADER:HEADER + metadata_size]
+    image.metadata = p[HEADER:HEADER + sizes.metadata]
     image.num_keys = num_keys
-    image.records_size = records_size
-    image.index_size = sections.due_at - sections.index_at
+    image.records_size = sizes.records
+    image.index_size = sections.prefix_slots_at - sections.index_at
+    image.prefix_sizes[0] = sections.prefix_entries_at - sections.prefix_slots_at
+    image.prefix_sizes[1] = sections.due_at - sections.prefix_entries_at
     image.due_size = sections.records_at - sections.due_at
     if not area_zeroed(&image.checked_area, sections.num_blocks):
         raise MemoryError
     image.view = ImageView(
-        p + sections.records_at, records_size - 4, p + sections.index_at, num_slots, hash_seed_of(p + 112),
+        p + sections.records_at, sizes.records - 4, p + sections.index_at, sizes.num_slots, hash_seed_of(p + 112),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
-        p + sections.crcs_at, image.checked_area.data, indexed_at, due_view(p + sections.due_at, num_due),
+        p + sections.crcs_at, image.checked_area.data, indexed_at, due_view(p + sections.due_at, sizes.num_due),
+        PrefixView(
+            p + sections.prefix_slots_at, sizes.prefix_slots, homes, p + sections.prefix_entries_at, sizes.prefix_entries
+        ),
     )
     set_typical_size(&image.view, num_keys)
     return image

@@ -7,6 +7,7 @@ cdef enum:
     BLOCK_BITS = 12
     BLOCK = 1 << BLOCK_BITS
     OFFSET_BITS = 40
+    ENTRY = OFFSET_BITS // 8  # bytes of an offset that stands alone
     LINE = 64               # bytes of a cache line, or so: only the speed depends on it
     MOST_PREFETCHED = 512
 
@@ -15,6 +16,14 @@ cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 
 # due_index.pxi has the layout.
 cdef struct DueView:
     const uint8_t* fences
+    const uint8_t* entries
+    int64_t count
+
+# prefix_index.pxi has the layout.
+cdef struct PrefixView:
+    const uint8_t* slots
+    uint64_t num_slots
+    uint64_t homes
     const uint8_t* entries
     int64_t count
 
@@ -33,6 +42,7 @@ cdef struct ImageView:
     uint8_t* checked            # for each block whether it was verified; NULL: all is known to be whole
     int64_t indexed_at          # where in a value the long is that records are indexed by, 0 = nowhere
     DueView due
+    PrefixView by_prefix
 
 # `checked` is a byte a block and not a bit, so that threads do not lose each other's marks; to verify a block twice does
 # no harm.
@@ -101,6 +111,19 @@ cdef bint bad_record(const ImageView* view, int64_t offset, Fault* fault) noexce
     fault.kind = DAMAGED_RECORD
     fault.offset = view.blocks_at + (view.records - view.blocks) + offset if view.blocks != NULL else offset
     return False
+
+
+cdef inline void store_entry(uint8_t* p, uint64_t offset) noexcept nogil:
+    store_le32(p, <uint32_t> offset)
+    p[4] = <uint8_t> (offset >> 32)
+
+
+cdef inline int64_t load_entry(const uint8_t* p) noexcept nogil:
+    return <int64_t> load_le32(p) | <int64_t> p[4] << 32
+
+
+cdef inline uint64_t slots_for(int64_t count) noexcept nogil:
+    return <uint64_t> (count + (count >> 2) + 1) if count else 0
 
 
 cdef inline uint64_t home_slot(const ImageView* view, uint64_t h) noexcept nogil:

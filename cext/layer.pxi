@@ -25,24 +25,24 @@ cdef class Layer:
         return self.area.capacity
 
     cdef DueIndex indexed(self, int64_t indexed_at):
-        """The index by the longs at that place, made when it is first asked for, as Image.prefixes."""
+        """The index by the longs at that place, made when it is first asked for. Who reads it without the GIL holds it."""
         cdef DueIndex index = self.due_index
-        cdef DueSort sort
+        cdef DueBuild build
         cdef Fault fault = Fault(NONE, 0)
         if index is not None and index.indexed_at == indexed_at:
             return index
         index = DueIndex()
         index.indexed_at = indexed_at
-        memset(&sort, 0, sizeof(sort))
+        memset(&build, 0, sizeof(build))
         with nogil:
             while due_step(
-                &sort, self.area.data, self.size - 4, self.row_checksums, indexed_at, &index.area, &fault
+                &build, self.area.data, self.size - 4, self.row_checksums, indexed_at, &index.area, &fault
             ):
                 pass
-            due_free(&sort)
+            due_free(&build)
         if fault.kind != NONE:
             raise failure(&fault, None)
-        index.view = due_view(index.area.data, sort.count)
+        index.view = due_view(index.area.data, build.sort.count)
         self.due_index = index
         return index
 
@@ -50,18 +50,20 @@ cdef class Layer:
         """An image of these records, which it shares; None where they are not, as they stand, all that there is."""
         cdef Image image
         cdef Fault fault = Fault(NONE, 0)
-        cdef DueSort sort
+        cdef Indexing work
         if not self.is_whole or not self.is_distinct:
             return None
         image = new_image(self.row_checksums, prefix, indexed_offset)
         image.layer = self
-        memset(&sort, 0, sizeof(sort))
+        memset(&work, 0, sizeof(work))
         with nogil:
-            if build_index(image, self.area.data, self.size - 4, self.num_records, &fault) >= 0:
-                set_records(image, self.area.data, self.size - 4, self.num_records)
-            while fault.kind == NONE and index_image(image, &sort, &fault):
+            if start_index(image, &work, self.area.data, self.size - 4, self.num_records, &fault):
+                while index_step(image, &work, &fault):
+                    pass
+            set_records(image, work.live)
+            while fault.kind == NONE and other_index_step(image, &work, &fault):
                 pass
-            due_free(&sort)
+            indexing_free(&work)
         if fault.kind != NONE:
             raise failure(&fault, None)
         return image

@@ -4,13 +4,6 @@
 # are dead. So the cost of deciding is that of the updates, and the image itself is copied in runs between dead records,
 # neither parsed nor hashed. A snapshot's records pass through one window that stays in the cache, and take no memory.
 
-cdef enum:
-    MERGE_RECORDS = 8192        # what a step decides at most
-    MERGE_BYTES = 1 << 20       # what a step copies at most
-    SIZE_BITS = 64 - OFFSET_BITS
-    LARGE = (1 << SIZE_BITS) - 1
-
-
 cdef const uint8_t* END_MARK = b"\xff\xff\xff\xff"
 
 cdef struct Cursor:             # where in the merged records somebody is
@@ -36,15 +29,15 @@ cdef class Merger:
     cdef list layers
     cdef Table table            # the newest record of each key in the layers; layer i of it is the i-th newest
     cdef Area layer_records
-    cdef Area dead              # uint64 a record of the image: offset << 24 | size, LARGE where it takes no 24 bits
+    cdef Sort dead              # records of the image: offset, size
     cdef int64_t layer, at      # the next record to decide: the layer, the offset in it; the layers after that are done
-    cdef int64_t num_dead, num_puts
+    cdef int64_t num_puts
     cdef int64_t size           # of the new records, without the end mark
     cdef Area window            # that `read` gives
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
-    cdef DueSort sort
-    cdef bint decided, indexing, finished, busy
+    cdef Indexing work
+    cdef bint decided, copied, indexed, finished, busy
 
     def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
         cdef Layer layer
@@ -69,12 +62,12 @@ cdef class Merger:
     def __dealloc__(self):
         table_free(&self.table)
         area_free(&self.layer_records)
-        area_free(&self.dead)
+        sort_free(&self.dead)
         area_free(&self.window)
-        due_free(&self.sort)
+        indexing_free(&self.work)
 
     def read(self):
-        """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
+        """Does a millisecond's work or less without the GIL towards the merged records, and gives the next of them.
 
         Returns:
             A pyarrow.Buffer that is good until the next call; it may be empty. The end mark comes last, then None.
@@ -86,13 +79,13 @@ cdef class Merger:
         cdef int64_t size = 0
         begin(&self.busy)
         try:
-            if self.reading.ended and self.reading.left == 0:
+            if is_at_end(&self.reading):
                 return None
             if not self.prepare():
-                if self.window.data == NULL and not area_need(&self.window, MERGE_BYTES):
+                if self.window.data == NULL and not area_need(&self.window, STEP_BYTES):
                     raise MemoryError
                 with nogil:
-                    size = self.fill(&self.reading, self.window.data, MERGE_BYTES, &fault)
+                    size = self.fill(&self.reading, self.window.data, STEP_BYTES, &fault)
                 if fault.kind != NONE:
                     raise failure(&fault, self.base.path)
         finally:
@@ -100,7 +93,7 @@ cdef class Merger:
         return pa.foreign_buffer(<uintptr_t> self.window.data, size, self)
 
     def build(self):
-        """Does some milliseconds' work without the GIL towards a new image of the merged records.
+        """Does a millisecond's work or less without the GIL towards a new image of the merged records.
 
         Returns:
             Whether there is more to do.
@@ -116,24 +109,17 @@ cdef class Merger:
 
     cdef bint build_more(self) except -1:
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t size = 0, count = self.base.num_keys - self.num_dead + self.num_puts
         if self.finished or self.image is None:
             return False
         if self.prepare():
             return True
         with nogil:
-            if self.indexing:
-                self.finished = not index_image(self.image, &self.sort, &fault)
-            elif self.image.records_area.data != NULL or area_need(&self.image.records_area, self.size + 4):
-                size = min(self.size + 4 - self.built, MERGE_BYTES)
-                size = self.fill(&self.building, self.image.records_area.data + self.built, size, &fault)
-                self.built += size
-                if size == 0 and fault.kind == NONE:
-                    self.indexing = self.is_whole(count, &fault) and finish_image(
-                        self.image, self.size, count, &fault
-                    )
+            if not self.copied:
+                self.copy(&fault)
+            elif not self.indexed:
+                self.index(&fault)
             else:
-                fault.kind = OUT_OF_MEMORY
+                self.finished = not other_index_step(self.image, &self.work, &fault)
         if fault.kind != NONE:
             raise failure(&fault, self.base.path)
         return not self.finished
@@ -170,7 +156,7 @@ cdef class Merger:
         """Enters records of a layer whose keys no newer layer has, and finds the image's records of these keys."""
         cdef Lookup[GROUP] keys
         cdef Record record
-        cdef int64_t end = layer.size - 4, left = MERGE_RECORDS, size
+        cdef int64_t end = layer.size - 4, left = STEP_RECORDS, size
         cdef const ImageView* view = &self.base.view
         cdef int i, n
         while self.at < end and left > 0:
@@ -188,9 +174,6 @@ cdef class Merger:
             left -= n
             if not table_reserve(&self.table, n, fault):
                 return
-            if not area_need(&self.dead, 8 * (self.num_dead + n)):
-                fault.kind = OUT_OF_MEMORY
-                return
             for i in range(n):
                 table_start(&self.table, &keys[i])
             table_prefetch(&self.table, keys, n)
@@ -202,10 +185,8 @@ cdef class Merger:
             for i in range(n):
                 if keys[i].where == IN_IMAGE:
                     size = 8 + <int64_t> keys[i].size + keys[i].value_size + (4 if view.row_checksums else 0)
-                    (<uint64_t*> self.dead.data)[self.num_dead] = (
-                        <uint64_t> (keys[i].record - view.records) << SIZE_BITS | <uint64_t> min(size, LARGE)
-                    )
-                    self.num_dead += 1
+                    if not sort_add(&self.dead, <uint64_t> (keys[i].record - view.records), <uint64_t> size, fault):
+                        return
                     self.size -= size
 
     cdef inline bint enter(self, Layer layer, Lookup* key) noexcept nogil:
@@ -237,117 +218,87 @@ cdef class Merger:
         return record.size
 
     cdef void settle(self, Fault* fault) noexcept nogil:
-        """All is known that goes into the merged records."""
-        if self.size < 0 or not sort_dead(&self.dead, self.num_dead, self.base.view.end):
+        """Sorts what is dead. Then all is known that goes into the merged records."""
+        self.decided = not sort_step(&self.dead, fault) and fault.kind == NONE
+        if self.size < 0:  # the index of an image from a file, which anybody may have made up, names records in records
+            bad_record(&self.base.view, 0, fault)
+
+    cdef void copy(self, Fault* fault) noexcept nogil:
+        """Copies some of the new image's records."""
+        cdef Area* records = &self.image.records_area
+        cdef int64_t left = self.size + 4 - self.built
+        if records.data == NULL and not area_need(records, self.size + 4):
             fault.kind = OUT_OF_MEMORY
             return
-        self.decided = True
+        self.built += self.fill(&self.building, records.data + self.built, min(left, STEP_BYTES), fault)
+        if fault.kind != NONE or (self.built < self.size + 4 and not is_at_end(&self.building)):
+            return
+        if self.built < self.size + 4 or not is_at_end(&self.building):  # made up as well
+            bad_record(&self.base.view, self.building.at, fault)
+            return
+        self.copied = start_index(
+            self.image, &self.work, records.data, self.size, self.base.num_keys - self.dead.count + self.num_puts, fault
+        )
+
+    cdef void index(self, Fault* fault) noexcept nogil:
+        """Enters some of the new image's records in its index."""
+        if index_step(self.image, &self.work, fault):
+            return
+        if fault.kind == NONE and self.work.live == self.work.count:
+            set_records(self.image, self.work.live)
+            self.indexed = True
+        elif fault.kind == NONE or fault.kind == DAMAGED_RECORD:  # made up, too
+            bad_record(&self.base.view, 0, fault)
 
     cdef int64_t fill(self, Cursor* cursor, uint8_t* out, int64_t room, Fault* fault) noexcept nogil:
         """Copies what comes next, and returns its size: less than `room` only at the end."""
         cdef int64_t filled = 0, size
-        while filled < room and (cursor.left or self.next_run(cursor, fault)):
+        cdef int runs = 0
+        while filled < room and runs < STEP_RECORDS and (cursor.left or self.next_run(cursor, fault)):
             size = min(cursor.left, room - filled)
-            if cursor.in_image and not touch(&self.base.view, cursor.run, size, fault):
+            if size and cursor.in_image and not touch(&self.base.view, cursor.run, size, fault):
                 return 0
             memcpy(out + filled, cursor.run, size)
             filled += size
             cursor.run += size
             cursor.left -= size
+            runs += 1
         return filled
 
-    cdef bint is_whole(self, int64_t count, Fault* fault) noexcept nogil:
-        """Whether what was copied is so many records. Of an image from a file anybody may have made up the index."""
-        cdef Record record
-        cdef ImageView view
-        cdef int64_t at = 0
-        memset(&view, 0, sizeof(view))
-        view.records = self.image.records_area.data
-        view.end = self.size
-        view.row_checksums = self.base.view.row_checksums
-        if not self.building.ended or self.building.left or self.built != self.size + 4:
-            return bad_record(&self.base.view, self.building.at, fault)
-        if self.base.view.checked == NULL:
-            return True
-        while at < self.size:
-            if not image_record(&view, at, &record, fault):
-                return False
-            at += record.size
-            count -= 1
-        return True if count == 0 else bad_record(&self.base.view, 0, fault)
-
     cdef bint next_run(self, Cursor* cursor, Fault* fault) noexcept nogil:
-        """Of the image what is not dead, then of the layers what holds, then the end mark. False: a fault, or no more."""
-        cdef Record record
+        """Of the image what is not dead, then of the layers what holds, then the end mark; a run may be empty.
+
+        False: a fault, or no more.
+        """
         cdef const ImageView* view = &self.base.view
-        cdef const uint64_t* dead = <const uint64_t*> self.dead.data
+        cdef const SortEntry* dead = <const SortEntry*> self.dead.entries.data + cursor.next_dead
         cdef Node* node
-        cdef int64_t stop, size
+        cdef int64_t stop
         cursor.in_image = cursor.at < view.end
-        while cursor.at < view.end:
-            stop = view.end
-            if cursor.next_dead < self.num_dead:
-                stop = <int64_t> (dead[cursor.next_dead] >> SIZE_BITS)
+        if cursor.in_image:
+            stop = <int64_t> dead.value if cursor.next_dead < self.dead.count else view.end
             if stop < cursor.at:  # the index has named what is no record
                 return bad_record(view, stop, fault)
-            if stop > cursor.at:
-                cursor.run = view.records + cursor.at
-                cursor.left = stop - cursor.at
-                cursor.at = stop
-                return True
-            size = dead[cursor.next_dead] & LARGE
-            if size == LARGE:
-                if not image_record(view, cursor.at, &record, fault):
-                    return False
-                size = record.size
-            cursor.at += size
-            cursor.next_dead += 1
-        cursor.in_image = False
-        while cursor.next_node < self.table.count:
+            cursor.run = view.records + cursor.at
+            cursor.left = stop - cursor.at
+            cursor.at = stop
+            if stop < view.end:
+                cursor.at += <int64_t> dead.at
+                cursor.next_dead += 1
+        elif cursor.next_node < self.table.count:
             node = node_of(&self.table, cursor.next_node)
             cursor.next_node += 1
             if node.at & 1 == 0:
                 cursor.run = node_record(&self.table, node)
                 cursor.left = self.size_of_node(node)
-                return True
-        if cursor.ended:
+        elif cursor.ended:
             return False
-        cursor.ended = True
-        cursor.run = END_MARK
-        cursor.left = 4
+        else:
+            cursor.ended = True
+            cursor.run = END_MARK
+            cursor.left = 4
         return True
 
 
-cdef bint sort_dead(Area* area, int64_t count, int64_t limit) noexcept nogil:
-    """Sorts by offset, all below `limit`: 11 bits at a time, the lowest first."""
-    cdef Area other = Area(NULL, 0, 0), swap
-    cdef int64_t[2048] starts
-    cdef int64_t i, total, n
-    cdef int shift = 0
-    cdef const uint64_t* from_
-    cdef uint64_t* to
-    if count < 2:
-        return True
-    if not area_need(&other, 8 * count):
-        return False
-    while limit >> shift:
-        from_ = <const uint64_t*> area.data
-        to = <uint64_t*> other.data
-        memset(starts, 0, sizeof(starts))
-        for i in range(count):
-            starts[(from_[i] >> (SIZE_BITS + shift)) & 2047] += 1
-        total = 0
-        for i in range(2048):
-            n = starts[i]
-            starts[i] = total
-            total += n
-        for i in range(count):
-            n = (from_[i] >> (SIZE_BITS + shift)) & 2047
-            to[starts[n]] = from_[i]
-            starts[n] += 1
-        swap = area[0]
-        area[0] = other
-        other = swap
-        shift += 11
-    area_free(&other)
-    return True
+cdef inline bint is_at_end(const Cursor* cursor) noexcept nogil:
+    return cursor.ended and cursor.left == 0

@@ -221,7 +221,6 @@ cdef class VersionedMap:
     ) noexcept nogil:
         """Enters records, and leaves in `where` and `value_size` what the table had of their keys before."""
         cdef Table* table = &self.overlay
-        cdef KeySource source = KeySource(table, NULL)
         cdef Node* node
         cdef int64_t newest, number, offset
         cdef bint tombstone
@@ -249,7 +248,7 @@ cdef class VersionedMap:
                     continue
             table_add(table, keys[i].at, keys[i].hash, newest, reader.layer, offset, tombstone)
             if newest < 0 and self.image.plan.columns and not prefix_add(
-                &self.prefixes, &self.image.plan, &source, &self.image.view.seed, keys[i].key, keys[i].size,
+                &self.prefixes, &self.image.plan, table, &self.image.view.seed, keys[i].key, keys[i].size,
                 table.count - 1, &self.scratch, fault,
             ):
                 return

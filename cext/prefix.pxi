@@ -1,9 +1,11 @@
-# Keys by their prefix: the row of their first columns, as Spark's UnsafeProjection writes it.
+# Keys of a table by their prefix: the row of their first columns, as Spark's UnsafeProjection writes it.
 #
 #     slots     uint64: hash bits 32..63 of the prefix << 32 | newest entry of the prefix + 1; as in a Table
-#     entries   uint64 key, uint32 entry before of the same prefix + 1, uint32 zero
-#
-# A key is told by a number: the offset of its record in an image, or a node of it in a table.
+#     entries   uint64 node of the key in the table, uint32 entry before of the same prefix + 1, uint32 zero
+
+cdef enum:
+    MAX_KEY_COLUMNS = 1 << 20
+    MAX_KIND = 2            # versioned_map.pyi has them
 
 cdef struct Plan:
     int64_t key_columns
@@ -11,7 +13,7 @@ cdef struct Plan:
     const uint8_t* kinds
 
 cdef struct Entry:
-    uint64_t key
+    uint64_t node
     uint32_t before
     uint32_t unused
 
@@ -26,11 +28,6 @@ cdef struct Prefixes:
 cdef struct Scratch:
     Area row
     Area other
-
-# Where the numbers of keys lead to: one of the two.
-cdef struct KeySource:
-    const Table* table
-    const ImageView* image
 
 
 cdef void prefixes_free(Prefixes* prefixes) noexcept nogil:
@@ -83,29 +80,15 @@ cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* r
     return used
 
 
-cdef bint source_key(const KeySource* source, uint64_t number, Lookup* key, Fault* fault) noexcept nogil:
-    cdef Record record
-    if source.table != NULL:
-        key.key = node_key(source.table, node_of(source.table, number), &key.size)
-        return True
-    if not image_record(source.image, number, &record, fault):
-        return False
-    key.key = record.key
-    key.size = record.key_size
-    key.record = source.image.records + number
-    key.value = record.value
-    key.value_size = record.value_size
-    return True
-
-
 cdef int64_t prefix_find(
-    const Prefixes* prefixes, const Plan* plan, const KeySource* source, uint64_t h, const uint8_t* row, int64_t size,
+    const Prefixes* prefixes, const Plan* plan, const Table* table, uint64_t h, const uint8_t* row, int64_t size,
     Scratch* scratch, uint64_t* at, Fault* fault,
 ) noexcept nogil:
     """The newest entry of the prefix, or -1, which may be a fault; `at` is its slot or where it belongs."""
     cdef uint64_t mask = (<uint64_t> 1 << prefixes.bits) - 1, slot
     cdef int64_t number, other_size
-    cdef Lookup other
+    cdef const uint8_t* other
+    cdef int32_t other_key_size = 0
     at[0] = h >> (64 - prefixes.bits)
     while True:
         slot = (<uint64_t*> prefixes.slots.data)[at[0]]
@@ -113,9 +96,10 @@ cdef int64_t prefix_find(
             return -1
         if (slot ^ h) >> 32 == 0:
             number = <int64_t> (<uint32_t> slot) - 1
-            if not source_key(source, (<Entry*> prefixes.entries.data)[number].key, &other, fault):
-                return -1
-            other_size = project(plan, other.key, other.size, &scratch.other)
+            other = node_key(
+                table, node_of(table, <int64_t> (<Entry*> prefixes.entries.data)[number].node), &other_key_size
+            )
+            other_size = project(plan, other, other_key_size, &scratch.other)
             if other_size == -2:
                 fault.kind = OUT_OF_MEMORY
                 return -1
@@ -125,7 +109,7 @@ cdef int64_t prefix_find(
 
 
 cdef bint prefix_add(
-    Prefixes* prefixes, const Plan* plan, const KeySource* source, const HashSeed* seed,
+    Prefixes* prefixes, const Plan* plan, const Table* table, const HashSeed* seed,
     const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch, Fault* fault,
 ) noexcept nogil:
     """Notes a new key under its prefix; one that is no row of the plan's columns has none, and no scan finds it."""
@@ -140,11 +124,11 @@ cdef bint prefix_add(
     if not prefix_reserve(prefixes, fault):
         return False
     h = hash_key(scratch.row.data, size, seed)
-    before = prefix_find(prefixes, plan, source, h, scratch.row.data, size, scratch, &at, fault)
+    before = prefix_find(prefixes, plan, table, h, scratch.row.data, size, scratch, &at, fault)
     if fault.kind != NONE:
         return False
     entry = <Entry*> prefixes.entries.data + prefixes.count
-    entry.key = number
+    entry.node = number
     entry.before = <uint32_t> (before + 1)
     entry.unused = 0
     prefixes.count += 1
@@ -171,28 +155,4 @@ cdef bint prefix_reserve(Prefixes* prefixes, Fault* fault) noexcept nogil:
         return False
     prefixes.slots = slots.slots
     prefixes.bits = slots.bits
-    return True
-
-
-cdef class PrefixIndex:
-    """The keys of an image by their prefix."""
-
-    cdef Prefixes prefixes
-
-    def __dealloc__(self):
-        prefixes_free(&self.prefixes)
-
-
-cdef bint index_prefixes(
-    Prefixes* prefixes, const Plan* plan, const ImageView* image, Scratch* scratch, Fault* fault
-) noexcept nogil:
-    cdef KeySource source = KeySource(NULL, image)
-    cdef Record record
-    cdef int64_t at = 0
-    while at < image.end:
-        if not image_record(image, at, &record, fault):
-            return False
-        if not prefix_add(prefixes, plan, &source, &image.seed, record.key, record.key_size, at, scratch, fault):
-            return False
-        at += record.size
     return True

@@ -142,18 +142,15 @@ cdef bint keep_current(
 cdef prefix_scan(Transaction transaction, bytes prefix):
     cdef Column[2] columns
     cdef Fault fault = Fault(NONE, 0)
-    cdef Image image = transaction.map_.image
     cdef const uint8_t* row = <const uint8_t*> PyBytes_AS_STRING(prefix)
     cdef int64_t size = PyBytes_GET_SIZE(prefix)
-    cdef PrefixIndex of_image
-    if image.plan.columns == 0:
+    if transaction.map_.image.plan.columns == 0:
         raise ValueError("a prefix scan needs a prefix plan, and the image was made without one")
-    of_image = image.prefixes()
     memset(columns, 0, sizeof(columns))
     transaction.enter(False)
     try:
         with nogil:
-            collect_prefix(transaction, &of_image.prefixes, row, size, columns, &fault)
+            collect_prefix(transaction, row, size, columns, &fault)
         transaction.leave(&fault)
         return column_array(&columns[0], None, 0), column_array(&columns[1], None, 0)
     finally:
@@ -162,60 +159,94 @@ cdef prefix_scan(Transaction transaction, bytes prefix):
 
 
 cdef bint collect_prefix(
-    Transaction transaction, const Prefixes* of_image, const uint8_t* row, int64_t size, Column* out, Fault* fault
+    Transaction transaction, const uint8_t* row, int64_t size, Column* out, Fault* fault
 ) noexcept nogil:
     cdef Reader* reader = &transaction.reader
     cdef const Plan* plan = &transaction.map_.image.plan
     cdef Scratch* scratch = &transaction.scratch
-    cdef KeySource source = KeySource(reader.own, NULL)
-    if size > INT32_MAX:
-        return True
-    if not follow_chain(reader, &transaction.prefixes, plan, &source, IN_OWN, row, size, scratch, out, fault):
+    cdef uint64_t h = hash_key(row, size, &reader.image.seed)
+    if not follow_chain(reader, &transaction.prefixes, plan, IN_OWN, h, row, size, scratch, out, fault):
         return False
-    source = KeySource(reader.overlay, NULL)
     if reader.layer and not follow_chain(
-        reader, &transaction.map_.prefixes, plan, &source, IN_OVERLAY, row, size, scratch, out, fault
+        reader, &transaction.map_.prefixes, plan, IN_OVERLAY, h, row, size, scratch, out, fault
     ):
         return False
-    source = KeySource(NULL, reader.image)
-    return follow_chain(reader, of_image, plan, &source, IN_IMAGE, row, size, scratch, out, fault)
+    return follow_index(reader, plan, h, row, size, scratch, out, fault)
 
 
 cdef bint follow_chain(
-    const Reader* reader, const Prefixes* prefixes, const Plan* plan, const KeySource* source, Where where,
-    const uint8_t* row, int64_t size, Scratch* scratch, Column* out, Fault* fault,
+    const Reader* reader, const Prefixes* prefixes, const Plan* plan, Where where, uint64_t h, const uint8_t* row,
+    int64_t size, Scratch* scratch, Column* out, Fault* fault,
 ) noexcept nogil:
-    """Appends the records that hold, of the keys of one of the three places that have the prefix."""
+    """Appends the records that hold, of the keys of one of the tables that have the prefix."""
     cdef Lookup[GROUP] keys
     cdef Candidate[GROUP] found
+    cdef const Table* table = reader.own if where == IN_OWN else reader.overlay
+    cdef const Entry* entries
     cdef int64_t entry = 0
     cdef uint64_t at = 0
-    cdef bint shared = where == IN_OVERLAY, started = False
+    cdef bint started = False
     cdef int n = GROUP
     while n == GROUP:
         n = 0
-        if shared:
+        if where == IN_OVERLAY:
             PyThread_acquire_lock(reader.lock, WAIT_LOCK)
         if not started:
             started = True
             entry = -1
             if prefixes.count:
-                entry = prefix_find(
-                    prefixes, plan, source, hash_key(row, size, &reader.image.seed), row, size, scratch, &at,
-                    fault,
-                )
-        while entry >= 0 and n < GROUP and source_key(
-            source, (<Entry*> prefixes.entries.data)[entry].key, &keys[n], fault
-        ):
-            found[n] = Candidate(keys[n].record, keys[n].value, keys[n].value_size, where)
-            if where != IN_IMAGE:
-                found[n].record = NULL
-            entry = <int64_t> (<Entry*> prefixes.entries.data)[entry].before - 1
+                entry = prefix_find(prefixes, plan, table, h, row, size, scratch, &at, fault)
+        entries = <const Entry*> prefixes.entries.data
+        while entry >= 0 and n < GROUP:
+            keys[n].key = node_key(table, node_of(table, <int64_t> entries[entry].node), &keys[n].size)
+            found[n] = Candidate(NULL, NULL, 0, where)
+            entry = <int64_t> entries[entry].before - 1
             n += 1
-        if shared:
+        if where == IN_OVERLAY:
             PyThread_release_lock(reader.lock)
         if fault.kind != NONE:
             return False
+        if not keep_current(reader, keys, found, n, out):
+            fault.kind = OUT_OF_MEMORY
+            return False
+    return True
+
+
+cdef bint follow_index(
+    const Reader* reader, const Plan* plan, uint64_t h, const uint8_t* row, int64_t size, Scratch* scratch, Column* out,
+    Fault* fault,
+) noexcept nogil:
+    """The same of the image."""
+    cdef Lookup[GROUP] keys
+    cdef Candidate[GROUP] found
+    cdef int64_t[GROUP] offsets
+    cdef const ImageView* image = reader.image
+    cdef PrefixWalk walk = prefix_walk(&image.by_prefix, h)
+    cdef Record record
+    cdef int64_t other_size
+    cdef int i, candidates = GROUP, n
+    while candidates == GROUP:
+        candidates = 0
+        while candidates < GROUP:
+            if not prefix_next(image, &walk, &offsets[candidates], fault):
+                return False
+            if offsets[candidates] < 0:
+                break
+            area_prefetch(image.records + offsets[candidates])
+            candidates += 1
+        n = 0
+        for i in range(candidates):
+            if not image_record(image, offsets[i], &record, fault):
+                return False
+            other_size = project(plan, record.key, record.key_size, &scratch.other)
+            if other_size == -2:
+                fault.kind = OUT_OF_MEMORY
+                return False
+            if are_alike(scratch.other.data, other_size, row, size):
+                keys[n].key = record.key
+                keys[n].size = record.key_size
+                found[n] = Candidate(image.records + offsets[i], record.value, record.value_size, IN_IMAGE)
+                n += 1
         if not keep_current(reader, keys, found, n, out):
             fault.kind = OUT_OF_MEMORY
             return False

@@ -257,7 +257,6 @@ cdef class Transaction:
         cdef bint present = key.value_size >= 0, is_own = False
         cdef uint8_t* start = self.records.data + self.records_size
         cdef uint8_t* end
-        cdef KeySource source = KeySource(&self.own, NULL)
         key.at = key.own_at
         before = table_find(&self.own, key)  # of another one in the same group
         if before >= 0:
@@ -278,7 +277,7 @@ cdef class Transaction:
         self.records_size += end - start
         if before < 0 and self.map_.image.plan.columns:
             prefix_add(
-                &self.prefixes, &self.map_.image.plan, &source, &self.map_.image.view.seed, key.key, key.size,
+                &self.prefixes, &self.map_.image.plan, &self.own, &self.map_.image.view.seed, key.key, key.size,
                 self.own.count - 1, &self.scratch, fault,
             )
 

@@ -21,6 +21,9 @@ class Image:
     @property
     def row_checksums(self) -> bool: ...
     @property
+    def prefix(self) -> PrefixPlan | None:
+        """What `prefix_scan` goes by; None where there is no index by prefixes."""
+    @property
     def indexed_offset(self) -> int | None:
         """Of the long in a value that `due` goes by; None where there is no index of it."""
     @property
@@ -32,9 +35,7 @@ class Image:
     @staticmethod
     def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image: ...
     @staticmethod
-    def open(
-        buffer: pa.Buffer, path: str, *, prefix: PrefixPlan | None = None, give_up: Callable[[], object] | None = None
-    ) -> Image:
+    def open(buffer: pa.Buffer, path: str, *, give_up: Callable[[], object] | None = None) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
 
         Reading it then raises ImageDamagedError where a block is damaged. `give_up` is what `give_up_pages` calls.
@@ -86,7 +87,7 @@ class Merger:
     ) -> None:
         """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format."""
     def read(self) -> pa.Buffer | None:
-        """Does some milliseconds' work without the GIL towards the merged records, and gives the next of them.
+        """Does a millisecond's work or less without the GIL towards the merged records, and gives the next of them.
 
         Returns:
             A buffer that is good until the next call; it may be empty. The end mark comes last, then None.
@@ -95,7 +96,7 @@ class Merger:
             ImageDamagedError: a block of the image is damaged.
         """
     def build(self) -> bool:
-        """Does some milliseconds' work without the GIL towards an image of them; returns whether there is more to do.
+        """Does a millisecond's work or less without the GIL towards an image of them; returns whether there is more.
 
         Raises:
             ImageDamagedError: a block of the image is damaged.
@@ -172,7 +173,7 @@ class Transaction:
     def prefix_scan(self, prefix: bytes) -> tuple[_Binary, _Binary]:
         """Every key whose first columns are the row `prefix`, and its value. ValueError: there is no prefix plan.
 
-        The first one on an image goes once over all its keys. Keys that are no rows of so many columns are not found.
+        Keys that are no rows of so many columns are not found.
         """
     def due(self, end: int, max_rows: int) -> Iterator[tuple[_Binary, _Binary]]:
         """Every key and value whose indexed long is less than `end`, as they are now, in no order.

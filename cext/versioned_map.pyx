@@ -6,7 +6,8 @@ tables only say where:
     Image           records area: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position hash * slots >> 64
-                    index by a long in the values, where one was asked for (due_index.pxi)
+                    indexes by a long in the values and by prefixes of the keys, where they were asked for (due_index.pxi,
+                    prefix_index.pxi)
     Layer           the uncompressed delta file, end mark included
                     the same index, made when it is first asked for
     Merger          a Table over the records of layers, and which records of an image those make dead (merger.pxi)
@@ -27,7 +28,7 @@ The image file, all numbers little-endian:
     8    4   format version, 3; the ones before had another hash
     12   4   CRC-32C of all bytes up to the index, these 4 as zeros
     16   8   length of the file
-    24   8   zero
+    24   8   number of records in the index by prefixes
     32   8   number of slots
     40   8   number of keys
     48   8   size of the records area
@@ -37,12 +38,16 @@ The image file, all numbers little-endian:
     72   4   number of column families, 0 = none
     76   4   where in a value the long is that the records are indexed by, 0 = there is no such index
     80   8   number of records in that index
-    88   24  zero
+    88   8   number of homes of that by prefixes
+    96   8   number of slots of it
+    104  4   columns of a key, where there is an index by its prefix, else 0
+    108  4   columns of the prefix
     112  72  hash seed
     184  8   zero
-    192      metadata, in any form | zeros up to a multiple of 4
+    192      metadata, in any form | a byte for each column of the prefix: its kind | zeros up to a multiple of 4
              CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
              index | zeros up to a multiple of 4,096
+             index by prefixes: slots | zeros up to a multiple of 4,096 | entries | zeros up to a multiple of 4,096
              index by a long | zeros up to a multiple of 4,096
              records area
 
@@ -78,6 +83,8 @@ PrefixPlan = tuple[int, bytes]
 
 cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
+    STEP_RECORDS = 4096     # records that a step of background work parses and looks up at most
+    STEP_BYTES = 1 << 20    # bytes that it copies at most
     MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 
 cdef enum FaultKind:
@@ -164,10 +171,13 @@ include "area_owner.pxi"
 include "image_view.pxi"
 include "table.pxi"
 include "prefix.pxi"
+include "sort.pxi"
+include "prefix_index.pxi"
 include "due_index.pxi"
 include "lookup.pxi"
 include "image.pxi"
 include "image_file.pxi"
+include "image_index.pxi"
 include "image_builder.pxi"
 include "layer.pxi"
 include "overlay.pxi"

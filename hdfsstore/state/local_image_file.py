@@ -85,9 +85,12 @@ class ImageFile:
         """
         try:
             found = self._opened(folder)
-            if self._indexes["indexed_offset"] in (None, found[0].indexed_offset):
+            if self._indexes["prefix"] not in (None, found[0].prefix):
+                log.info("%s: it has no index by the prefix %s", self.path, self._indexes["prefix"])
+            elif self._indexes["indexed_offset"] not in (None, found[0].indexed_offset):
+                log.info("%s: it has no index of the longs at %s", self.path, self._indexes["indexed_offset"])
+            else:
                 return found
-            log.info("%s: it has no index of the longs at %s", self.path, self._indexes["indexed_offset"])
         except FileNotFoundError:
             return None
         except (CorruptFileError, UnsupportedVersionError) as error:
@@ -143,7 +146,7 @@ class ImageFile:
                 raise self._unmapped(error, info.st_size) from error
             # Only of a file's shared mapping is nothing lost with its pages.
             give_up = partial(mapped.madvise, mmap.MADV_DONTNEED)
-            image = Image.open(pa.py_buffer(mapped), self.path, prefix=self._indexes["prefix"], give_up=give_up)
+            image = Image.open(pa.py_buffer(mapped), self.path, give_up=give_up)
             metadata = self._metadata(image)
             os.utime(file)
         finally:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import hdfsstore
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.versioned_map import Image, Merger, VersionedMap
+from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
@@ -30,6 +30,7 @@ from tests.unit.state.maps import image_of, with_right_checksums
 DATA = Path(__file__).parents[1] / "data"
 PATH = "the-damaged-file"
 MAX_BYTES = 64 << 20
+PLAN: PrefixPlan = (2, b"\0")  # of rows of two longs, the first of which is the prefix
 
 
 class Target(ABC):
@@ -167,30 +168,32 @@ class Images(Target):
         for checksums in (False, True):
             for count in (0, 1, 100):
                 rows = {row: row * (row[8] % 3) for row in self._rows[:count]}
-                image = image_of(rows, row_checksums=checksums, indexed_offset=16)
+                image = image_of(rows, row_checksums=checksums, prefix=PLAN, indexed_offset=16)
                 inputs.append(Input("", b"".join(image.parts(b"metadata"))))
         return inputs
 
     def read(self, _: str, data: bytes) -> object:
         if self._forged:
             data = with_right_checksums(data)
-        image = Image.open(pa.py_buffer(data), PATH, prefix=(2, b"\0"))
+        image = Image.open(pa.py_buffer(data), PATH)
         transaction = VersionedMap(image).transaction(0)
         keys = pa.array([*self._rows, b"absent"], pa.binary())
         answer = [image.metadata, image.num_keys, transaction.get_many(keys).to_pylist()]
-        answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, 3))]
+        if image.prefix is not None:  # else the damage is in the header, and was forged
+            for prefix in range(6):
+                answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, prefix))]
         answer += [transaction.remove_many(keys[::3]), transaction.put_many(keys[::2], keys[::2])]
-        if image.indexed_offset is not None:  # else the damage is in the header, and was forged
+        if image.indexed_offset is not None:
             answer += [column.to_pylist() for batch in transaction.due(70, 20) for column in batch]
             answer.append(transaction.next_due())
         answer += [column.to_pylist() for batch in transaction.scan(1000) for column in batch]
-        merger = Merger(image, [transaction.seal()], indexed_offset=16)
+        merger = Merger(image, [transaction.seal()], prefix=PLAN, indexed_offset=16)
         while (window := merger.read()) is not None:
             answer.append(bytes(window))
         while merger.build():
             continue
         merged = VersionedMap(merger.finish()).transaction(0)
-        batches = [*merged.scan(), *merged.due(70, 20)]
+        batches = [*merged.scan(), *merged.due(70, 20), merged.prefix_scan(struct.pack("<qq", 0, 3))]
         return [*answer, *(column.to_pylist() for batch in batches for column in batch)]
 
 

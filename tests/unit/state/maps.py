@@ -50,9 +50,9 @@ def image_of(
     return builder.finish()
 
 
-def reopened(image: Image, path: str = "the-image", prefix: PrefixPlan | None = None) -> Image:
+def reopened(image: Image, path: str = "the-image") -> Image:
     """The image as its file gives it."""
-    return Image.open(pa.py_buffer(b"".join(image.parts(b"metadata"))), path, prefix=prefix)
+    return Image.open(pa.py_buffer(b"".join(image.parts(b"metadata"))), path)
 
 
 def updates_of(layer: Layer, *, row_checksums: bool = False) -> list[Update]:
@@ -121,10 +121,13 @@ def with_right_checksums(file: bytes | bytearray) -> bytes:
 
 def _blocks(file: bytes | bytearray) -> tuple[int, int, int]:
     """Where the checksums of blocks are, where the blocks begin, and how many there are."""
-    metadata_size, slots, due, records = (struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 80, 48))
-    indexes = sum(-(-size // BLOCK) for size in (8 * slots, 8 * -(-due // 64) + 5 * due))
+    metadata_size, slots, due, records, prefix_slots, prefixed = (
+        struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 80, 48, 96, 24)
+    )
+    sizes = (8 * slots, 8 * prefix_slots, 5 * prefixed, 8 * -(-due // 64) + 5 * due)
+    indexes = sum(-(-size // BLOCK) for size in sizes)
     blocks = indexes - (-records // BLOCK)
-    crcs_at = HEADER + (metadata_size + 3) // 4 * 4
+    crcs_at = HEADER + (metadata_size + struct.unpack_from("<I", file, 108)[0] + 3) // 4 * 4
     return crcs_at, -(-(crcs_at + 4 * blocks) // BLOCK) * BLOCK, blocks
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from hdfsstore._cext.versioned_map import Image
 from hdfsstore.errors import ImageDamagedError
+from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.local_images import ImageCache, StoreImages
 from hdfsstore.state.store_id import StateStoreId
 from tests.images import (
@@ -138,6 +140,33 @@ def test_metadata_that_is_not_ours_is_refused(local_dir: Path, images: StoreImag
         replace(file, b"".join(bytes(part) for part in image_of(rows(3)).parts(metadata)))
         assert find(images, 1) is None
         assert not file.exists()
+
+
+def test_an_image_of_an_earlier_format_is_passed_over_and_built_anew(
+    local_dir: Path, images: StoreImages, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(images, 1)
+    [file] = local_dir.glob("*/*.image")
+    replace(file, file.read_bytes()[:8] + b"\2" + file.read_bytes()[9:])
+    assert find(images, 1) is None
+    assert "format version 2" in caplog.text
+    assert not file.exists()
+    assert rows_of(write(images, 1)) == rows(100, "1")
+
+
+def test_an_image_without_the_index_by_prefix_that_a_store_needs_is_built_anew(
+    cache: ImageCache, images: StoreImages
+) -> None:
+    write(images, 1)
+    with cache.store(STORE, Indexes(prefix=(2, b"\0"), indexed_offset=None)) as its:
+        assert find(its, 1) is None
+        image = Image.empty(row_checksums=False, prefix=(2, b"\0"))
+        assert its.write(1, ID, image, {}) is not None
+        found = find(its, 1)
+        assert found is not None
+        assert found.prefix == (2, b"\0")
+    with cache.store(STORE, Indexes(prefix=(2, b"\0\0"), indexed_offset=None)) as its:
+        assert find(its, 1) is None
 
 
 def test_a_symlink_is_not_followed(tmp_path: Path, local_dir: Path, images: StoreImages) -> None:

@@ -85,6 +85,39 @@ def test_windows_are_bounded_and_there_are_many():
     assert steps >= 10
 
 
+STEP_RECORDS = 4_096
+STEP_ENTRIES = 1 << 15
+STEP_BYTES = 1 << 20
+
+
+def build_steps(base, layers, **indexes):
+    merger = Merger(base, layers, **indexes)
+    steps = 1
+    while merger.build():
+        steps += 1
+    return steps
+
+
+def test_no_step_does_more_than_a_bounded_part():
+    """Of each pass over records, dead records, index entries or bytes a step does no more than its share."""
+    count = 200_000
+    keys = [struct.pack("<qqq", 0, i % 9_000, i) for i in range(count)]
+    base = image_of({key: struct.pack("<qqq", 0, 0, i * 7 % count) for i, key in enumerate(keys)})
+    records = -(-count // STEP_RECORDS)
+    entries = -(-count // STEP_ENTRIES)
+    plain = build_steps(base, [])
+    assert plain >= records + base.records.size // STEP_BYTES, "indexing and copying"
+    due = build_steps(base, [], indexed_offset=16)
+    assert due - plain >= records + 2 * 2 * entries + entries, "going through the records, two passes, writing"
+    prefixes = build_steps(base, [], prefix=(2, b"\0"))
+    assert prefixes - plain >= records + 4 * 2 * entries + entries, "44 bits of hashes are four passes"
+    updated = [layer_of([(key, None) for key in keys[::2]])]
+    dead = count // 2
+    passes = 3  # that 11 bits of an offset take, of 13 MB
+    gone = build_steps(base, updated)
+    assert gone >= dead // STEP_RECORDS + passes * 2 * (dead // STEP_ENTRIES) + 2 * dead // STEP_RECORDS + records // 2
+
+
 def test_an_image_is_built_whether_the_records_were_read_or_not():
     state = {struct.pack(">q", i): bytes(100) for i in range(50_000)}
     layer = layer_of([(struct.pack(">q", i), None) for i in range(0, 50_000, 2)])

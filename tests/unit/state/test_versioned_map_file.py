@@ -11,9 +11,18 @@ import pytest
 
 from hdfsstore import CorruptFileError, StateStoreError, UnsupportedVersionError
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.versioned_map import Image, PrefixPlan, VersionedMap
+from hdfsstore._cext.versioned_map import Image, PrefixPlan, Transaction, VersionedMap
 from hdfsstore.errors import ImageDamagedError
-from tests.unit.state.maps import BLOCK, HEADER, as_dict, binary, content_of, image_of, reopened, with_right_checksums
+from tests.unit.state.maps import (
+    BLOCK,
+    as_dict,
+    binary,
+    content_of,
+    image_of,
+    index_at,
+    reopened,
+    with_right_checksums,
+)
 
 PATH = "the-image"
 # Of rows of two longs, the first of which is the prefix.
@@ -24,12 +33,12 @@ PREFIX = struct.pack("<qq", 0, 3)
 
 
 def file_of(state: dict[bytes, bytes], *, row_checksums: bool = False) -> bytearray:
-    return bytearray(b"".join(image_of(state, row_checksums=row_checksums).parts(b"some metadata")))
+    return bytearray(b"".join(image_of(state, row_checksums=row_checksums, prefix=PLAN).parts(b"some metadata")))
 
 
 def everything(file: bytes | bytearray) -> tuple[object, ...]:
     """All that can be read out of an image."""
-    image = Image.open(pa.py_buffer(bytes(file)), PATH, prefix=PLAN)
+    image = Image.open(pa.py_buffer(bytes(file)), PATH)
     transaction = VersionedMap(image).transaction(0)
     answers = [transaction.get_many(binary([*STATE, b"absent"])).to_pylist(), image.metadata, image.num_keys]
     answers += [content_of(transaction), as_dict(*transaction.prefix_scan(PREFIX))]
@@ -120,7 +129,7 @@ def test_a_file_that_means_harm_does_none(row_checksums: bool) -> None:
 
 
 def everything_quietly(file: bytes) -> None:
-    transaction = VersionedMap(Image.open(pa.py_buffer(file), PATH, prefix=PLAN)).transaction(0)
+    transaction = VersionedMap(Image.open(pa.py_buffer(file), PATH)).transaction(0)
     transaction.get_many(binary([*STATE, b"absent"]))
     batches = list(transaction.scan(100))
     keys, values = transaction.prefix_scan(PREFIX)
@@ -134,7 +143,7 @@ def everything_quietly(file: bytes) -> None:
 
 def test_a_header_that_means_harm_does_none() -> None:
     whole = file_of(STATE)
-    for at in range(8, HEADER, 4):
+    for at in range(8, 112, 4):
         for number in NUMBERS:
             file = bytearray(whole)
             struct.pack_into("<I", file, at, number)
@@ -156,6 +165,49 @@ def test_an_index_without_a_free_slot_ends_a_search() -> None:
     assert transaction.get_many(binary(b"%d" % i for i in range(100))).null_count == 100
 
 
+def scan_or_error(transaction: Transaction, prefix: bytes) -> tuple[pa.Array, pa.Array] | StateStoreError:
+    try:
+        return transaction.prefix_scan(prefix)
+    except StateStoreError as error:
+        return error
+
+
+def test_an_index_by_prefixes_that_means_harm_does_none() -> None:
+    """What is found has the prefix, whatever the index names."""
+    whole = file_of(STATE)
+    entries, num_slots, homes = (struct.unpack_from("<Q", whole, at)[0] for at in (24, 96, 88))
+    assert (entries, homes) == (len(STATE), 9)
+    slots_at = index_at(whole) + -(-8 * struct.unpack_from("<Q", whole, 32)[0] // BLOCK) * BLOCK
+    slots = list(struct.unpack_from(f"<{num_slots}Q", whole, slots_at))
+    tags = [slot >> 40 for slot in slots if slot]
+    assert len(tags) == 7
+    chance = random.Random(1)
+    for _ in range(500):
+        file = bytearray(whole)
+        for slot in range(num_slots):
+            if chance.random() < 0.5:
+                first = chance.choice(
+                    [0, 1, 2, entries - 1, entries, entries + 1, (1 << 40) - 1, chance.randrange(300)]
+                )
+                struct.pack_into("<Q", file, slots_at + 8 * slot, chance.choice(tags) << 40 | first)
+        if chance.random() < 0.5:
+            for _ in range(100):
+                file[slots_at + BLOCK + chance.randrange(5 * entries)] = chance.randrange(256)
+        file = with_right_checksums(file)
+        transaction = VersionedMap(Image.open(pa.py_buffer(file), PATH)).transaction(0)
+        for prefix in range(7):
+            row = struct.pack("<qq", 0, prefix)
+            found = scan_or_error(transaction, row)
+            if isinstance(found, StateStoreError):
+                assert isinstance(found, ImageDamagedError)
+                assert found.path == PATH
+                assert found.offset is not None
+            else:
+                keys, values = (column.to_pylist() for column in found)
+                assert all(STATE[key] == value for key, value in zip(keys, values, strict=True))
+                assert {key[:16] for key in keys} <= {row}
+
+
 def test_versions_that_are_not_known_are_refused() -> None:
     whole = file_of(STATE)
     for version in (1, 2, 4):  # the ones before had another hash
@@ -164,7 +216,7 @@ def test_versions_that_are_not_known_are_refused() -> None:
         with pytest.raises(UnsupportedVersionError, match=f"format version {version}") as caught:
             Image.open(pa.py_buffer(with_right_checksums(file)), PATH)
         assert caught.value.path == PATH
-    for at in (24, 64, 68, 72, 76, 88, 96, 108, 184):
+    for at in (64, 68, 72, 76, 184):
         file = bytearray(whole)
         struct.pack_into("<I", file, at, 3)
         with pytest.raises(UnsupportedVersionError) as caught:

@@ -84,7 +84,7 @@ class Histories(RuleBasedStateMachine):
             state |= {b"%d" % i: b"a value" for i in range(1000)}
         self.row_checksums = row_checksums
         image = image_of(state, row_checksums=row_checksums, prefix=PLAN, indexed_offset=INDEXED_OFFSET)
-        self.map = VersionedMap(reopened(image, prefix=PLAN) if mapped else image)
+        self.map = VersionedMap(reopened(image) if mapped else image)
         self.states = {0: state}
         self.updates: dict[int, list[Update]] = {}
         self.parents: dict[int, int] = {}
@@ -229,7 +229,7 @@ class Histories(RuleBasedStateMachine):
         assert (image is not None) is (layer.is_whole and len(put) == len(open_.updates) == len(open_.state))
         if image is not None:
             assert bytes(image.records) == bytes(layer.records)
-            for each in (image, reopened(image, prefix=PLAN)):
+            for each in (image, reopened(image)):
                 transaction = VersionedMap(each).transaction(0)
                 assert transaction.num_keys == len(open_.state)
                 assert content_of(transaction) == open_.state

@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfsstore._cext.versioned_map import Image, Transaction, VersionedMap
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Merger, PrefixPlan, Transaction, VersionedMap
 from hdfsstore.codecs.types import CalendarIntervalType, DecimalType, IntegerType, StringType, StructField, StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.errors import ImageDamagedError
 from tests.unit.codecs.row_strategies import tables, to_arrow
-from tests.unit.state.maps import as_dict, binary, image_of, prefix_plan, reopened
+from tests.unit.state.maps import BLOCK, as_dict, binary, image_of, prefix_plan, records_of, reopened
 
 
 def places(key: StructType, columns: int, keys: list[bytes]) -> list[Transaction]:
@@ -24,7 +26,7 @@ def places(key: StructType, columns: int, keys: list[bytes]) -> list[Transaction
     written.put_many(binary(keys), binary(b"value" for _ in keys))
     layer = own.transaction(0)
     layer.put_many(binary(keys), binary(b"value" for _ in keys))
-    maps = [VersionedMap(image), VersionedMap(reopened(image, prefix=plan))]
+    maps = [VersionedMap(image), VersionedMap(reopened(image))]
     return [*(map_.transaction(0) for map_ in maps), written, own.transaction(own.add(0, layer.seal()))]
 
 
@@ -99,3 +101,59 @@ def test_a_prefix_whose_keys_lie_in_all_three_places() -> None:
     for prefix, found in ((7, expected), (8, {rows[8, b]: b"old" for b in range(200)}), (20, {})):
         assert as_dict(*transaction.prefix_scan(struct.pack("<qq", 0, prefix))) == found
     assert as_dict(*transaction.prefix_scan(b"")) == {}
+
+
+LONGS: PrefixPlan = (2, b"\0")  # of rows of two longs, the first of which is the prefix
+
+
+def long_key(prefix: int, rest: int) -> bytes:
+    return struct.pack("<qqq", 0, prefix, rest)
+
+
+def scanned(image: Image, prefix: int) -> dict[bytes, bytes]:
+    return as_dict(*VersionedMap(image).transaction(0).prefix_scan(struct.pack("<qq", 0, prefix)))
+
+
+def test_prefixes_of_one_key_and_of_many() -> None:
+    sizes = dict.fromkeys(range(5000), 1) | {17: 40_000, 18: 0, 4_999: 700}
+    rows = {prefix: [long_key(prefix, i) for i in range(count)] for prefix, count in sizes.items()}
+    state = {key: b"" for keys in rows.values() for key in keys} | {b"no row": b""}
+    image = image_of(state, prefix=LONGS)
+    merger = Merger(image, [], prefix=LONGS)
+    while merger.build():
+        pass
+    for each in (image, reopened(image), merger.finish()):
+        assert each.prefix == LONGS
+        transaction = VersionedMap(each).transaction(0)
+        for prefix in (*range(0, 5_000, 3), 17, 18, 4_999, 5_000, -1):
+            found = as_dict(*transaction.prefix_scan(struct.pack("<qq", 0, prefix)))
+            assert sorted(found) == sorted(rows.get(prefix, []))
+
+
+def test_a_key_that_comes_twice_is_found_once() -> None:
+    updates = [(long_key(i % 3, i % 40), b"%d" % i) for i in range(200)]
+    builder = ImageBuilder(row_checksums=False, prefix=LONGS)
+    builder.append(*records_of(updates, row_checksums=False))
+    image = builder.finish()
+    for prefix in range(3):
+        assert scanned(image, prefix) == {key: value for key, value in dict(updates).items() if key[8] == prefix}
+
+
+def test_a_scan_of_a_file_reads_the_records_of_its_prefix_only() -> None:
+    """The first one as well: the index is a part of the file."""
+    image = image_of({long_key(i // 50, i): b"value" * 20 for i in range(10_000)}, prefix=LONGS)
+    file = bytearray(b"".join(image.parts(b"")))
+    file[-BLOCK] ^= 1
+    damaged = Image.open(pa.py_buffer(bytes(file)), "the-image")
+    for prefix in range(190):
+        assert len(scanned(damaged, prefix)) == 50
+    with pytest.raises(ImageDamagedError):
+        scanned(damaged, 199)
+
+
+def test_an_image_without_a_plan_has_no_index_by_prefixes() -> None:
+    image = reopened(image_of({long_key(1, 2): b""}))
+    assert image.prefix is None
+    with pytest.raises(ValueError, match="prefix plan"):
+        scanned(image, 1)
+    assert scanned(reopened(Image.empty(row_checksums=False, prefix=LONGS)), 1) == {}
