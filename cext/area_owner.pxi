@@ -1,6 +1,20 @@
 # Areas as pyarrow buffers, and Arrow columns that grow.
 
 
+cdef enum:
+    PAGE = 4096
+    STEP_PAGES = 512        # that a step makes at most: of 4 KiB, or one of 2 MiB
+
+
+cdef int64_t make_pages(Area* area, int64_t at, int64_t end) noexcept nogil:
+    """Has the system make some pages of a new area and returns where the rest begins: writes here and there need all."""
+    cdef int64_t stop = min(at + STEP_PAGES * PAGE, end)
+    while at < stop:
+        area.data[at] = 0
+        at += PAGE
+    return at
+
+
 cdef class AreaOwner:
     """Frees an area when the last buffer on it is gone."""
 

@@ -81,18 +81,25 @@ cdef class Image:
         image.give_up = give_up
         return image
 
-    def verify(self):
+    def verify(self, step=None):
         """Verifies every block that was not touched yet.
+
+        Args:
+            step: called after each MiB.
 
         Raises:
             ImageDamagedError: a block does not match its checksum.
         """
         cdef Fault fault = Fault(NONE, 0)
-        with nogil:
-            if self.view.size:
-                touch(&self.view, self.view.blocks, self.view.size, &fault)
-        if fault.kind != NONE:
-            raise failure(&fault, self.path)
+        cdef int64_t at = 0
+        while at < self.view.size:
+            with nogil:
+                touch(&self.view, self.view.blocks + at, min(STEP_BYTES, self.view.size - at), &fault)
+            if fault.kind != NONE:
+                raise failure(&fault, self.path)
+            at += STEP_BYTES
+            if step is not None:
+                step()
 
     def readinto(self, uint8_t[::1] buffer not None, int64_t position):
         """Copies verified bytes of the records, from `position` on, and returns how many; 0 at their end.
@@ -119,13 +126,14 @@ cdef class Image:
         if self.give_up is not None:
             self.give_up()
 
-    def parts(self, bytes metadata not None):
+    def parts(self, bytes metadata not None, step=None):
         """The image file as buffers, one after the other.
 
         Args:
             metadata: what `Image.open` gives back; at most 1 MiB.
+            step: called after each MiB whose checksums were verified, and each whose checksums were made.
         """
-        return image_parts(self, metadata)
+        return image_parts(self, metadata, step)
 
     cdef set_indexes(self, prefix, indexed_offset):
         if indexed_offset is not None:

@@ -52,24 +52,24 @@ cdef uint32_t header_crc(const uint8_t* header, int64_t size) noexcept nogil:
     return crc32c_update(crc32c_update(crc32c_update(0, header, 12), zeros, 4), header + 16, size - 16)
 
 
-cdef list image_parts(Image image, bytes metadata):
+cdef list image_parts(Image image, bytes metadata, step):
     cdef ImageView* view = &image.view
     cdef Sizes sizes = Sizes(
         len(metadata), image.plan.columns, view.num_slots, view.by_prefix.num_slots, view.by_prefix.count,
         view.due.count, image.records_size,
     )
-    cdef Sections sections = sections_of(&sizes)
-    cdef int64_t at = sections.crcs_at
+    cdef Sections layout = sections_of(&sizes)
+    cdef int64_t at = layout.crcs_at
     cdef uint8_t* out
     if len(metadata) > MAX_METADATA:
         raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
-    image.verify()
-    header = pa.allocate_buffer(sections.index_at)
+    image.verify(step)
+    header = pa.allocate_buffer(layout.index_at)
     out = <uint8_t*> <uintptr_t> header.address
-    memset(out, 0, sections.index_at)
+    memset(out, 0, layout.index_at)
     memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
     store_le32(out + 8, IMAGE_VERSION)
-    store_le64(out + 16, sections.length)
+    store_le64(out + 16, layout.length)
     store_le64(out + 24, view.by_prefix.count)
     store_le64(out + 32, view.num_slots)
     store_le64(out + 40, image.num_keys)
@@ -86,31 +86,34 @@ cdef list image_parts(Image image, bytes metadata):
     memcpy(out + HEADER, PyBytes_AS_STRING(metadata), sizes.metadata)
     if sizes.prefix_kinds:
         memcpy(out + HEADER + sizes.metadata, image.plan.kinds, sizes.prefix_kinds)
-    with nogil:
-        at = store_crcs(out, at, view.slots, image.index_size)
-        at = store_crcs(out, at, view.by_prefix.slots, image.prefix_sizes[0])
-        at = store_crcs(out, at, view.by_prefix.entries, image.prefix_sizes[1])
-        at = store_crcs(out, at, view.due.fences, image.due_size)
-        store_crcs(out, at, view.records, image.records_size)
-        store_le32(out + 12, header_crc(out, sections.index_at))
-    parts = [
-        header,
+    sections = [
         image.section(view.slots, image.index_size),
         image.section(view.by_prefix.slots, image.prefix_sizes[0]),
         image.section(view.by_prefix.entries, image.prefix_sizes[1]),
         image.section(view.due.fences, image.due_size),
         image.records,
     ]
-    return [part for part in parts if part is not None]
+    sections = [section for section in sections if section is not None]
+    for section in sections:
+        at = store_crcs(out, at, section, step)
+    with nogil:
+        store_le32(out + 12, header_crc(out, layout.index_at))
+    return [header, *sections]
 
 
-cdef int64_t store_crcs(uint8_t* out, int64_t at, const uint8_t* data, int64_t size) noexcept nogil:
+cdef int64_t store_crcs(uint8_t* out, int64_t at, section, step) except -1:
     """Writes the checksums of a section's blocks and returns where the next section's go."""
-    cdef int64_t from_ = 0
+    cdef const uint8_t* data = <const uint8_t*> <uintptr_t> section.address
+    cdef int64_t size = section.size, from_ = 0, stop
     while from_ < size:
-        store_le32(out + at, crc32c_update(0, data + from_, min(size - from_, BLOCK)))
-        from_ += BLOCK
-        at += 4
+        stop = min(from_ + STEP_BYTES, size)
+        with nogil:
+            while from_ < stop:
+                store_le32(out + at, crc32c_update(0, data + from_, min(size - from_, BLOCK)))
+                from_ += BLOCK
+                at += 4
+        if step is not None:
+            step()
     return at
 
 

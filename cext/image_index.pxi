@@ -3,6 +3,7 @@
 # How far they are.
 cdef struct Indexing:
     uint8_t* records        # of the image: of a key that comes twice the earlier ones are marked
+    int64_t pages           # bytes of the index that have their pages
     int64_t at              # the next record to look at
     int64_t seen            # how many were looked at, of
     int64_t count
@@ -27,7 +28,7 @@ cdef bint start_index(
     view.num_slots = slots_for(count)
     work.records = records
     work.count = count
-    work.at = work.seen = work.live = 0
+    work.pages = work.at = work.seen = work.live = 0
     if size > MOST_RECORD_BYTES:
         fault.kind = TOO_MUCH_TO_INDEX
         return False
@@ -52,6 +53,9 @@ cdef bint index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     cdef uint64_t slot
     cdef int64_t stop = work.seen + STEP_RECORDS
     cdef int i, n
+    if work.pages < image.index_size:
+        work.pages = make_pages(&image.index_area, work.pages, image.index_size)
+        return True
     while work.at < view.end and work.seen < stop:
         n = 0
         while n < GROUP and work.at < view.end:
@@ -115,6 +119,7 @@ cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept n
         view.by_prefix = prefix_view(&work.prefix, image.prefix_slots.data, image.prefix_entries.data)
         image.prefix_sizes[0] = whole_blocks(8 * <int64_t> view.by_prefix.num_slots)
         image.prefix_sizes[1] = whole_blocks(ENTRY * view.by_prefix.count)
+        prefix_build_free(&work.prefix)
     return False
 
 

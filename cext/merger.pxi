@@ -30,6 +30,7 @@ cdef class Merger:
     cdef Table table            # the newest record of each key in the layers; layer i of it is the i-th newest
     cdef Area layer_records
     cdef Sort dead              # records of the image: offset, size
+    cdef int64_t pages          # bytes of the table's slots that have their pages
     cdef int64_t layer, at      # the next record to decide: the layer, the offset in it; the layers after that are done
     cdef int64_t num_puts
     cdef int64_t size           # of the new records, without the end mark
@@ -138,7 +139,9 @@ cdef class Merger:
         cdef Layer layer
         if self.decided:
             return False
-        if self.layer == len(self.layers):
+        if self.pages < self.table.slots.capacity:
+            self.pages = make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
+        elif self.layer == len(self.layers):
             with nogil:
                 self.settle(&fault)
         else:
@@ -226,19 +229,17 @@ cdef class Merger:
     cdef void copy(self, Fault* fault) noexcept nogil:
         """Copies some of the new image's records."""
         cdef Area* records = &self.image.records_area
-        cdef int64_t left = self.size + 4 - self.built
+        cdef int64_t left = self.size + 4 - self.built, count = self.base.num_keys - self.dead.count + self.num_puts
         if records.data == NULL and not area_need(records, self.size + 4):
             fault.kind = OUT_OF_MEMORY
             return
         self.built += self.fill(&self.building, records.data + self.built, min(left, STEP_BYTES), fault)
         if fault.kind != NONE or (self.built < self.size + 4 and not is_at_end(&self.building)):
             return
-        if self.built < self.size + 4 or not is_at_end(&self.building):  # made up as well
+        if self.built < self.size + 4 or not is_at_end(&self.building) or count < 0:  # made up as well
             bad_record(&self.base.view, self.building.at, fault)
             return
-        self.copied = start_index(
-            self.image, &self.work, records.data, self.size, self.base.num_keys - self.dead.count + self.num_puts, fault
-        )
+        self.copied = start_index(self.image, &self.work, records.data, self.size, count, fault)
 
     cdef void index(self, Fault* fault) noexcept nogil:
         """Enters some of the new image's records in its index."""
@@ -256,13 +257,15 @@ cdef class Merger:
         cdef int runs = 0
         while filled < room and runs < STEP_RECORDS and (cursor.left or self.next_run(cursor, fault)):
             size = min(cursor.left, room - filled)
-            if size and cursor.in_image and not touch(&self.base.view, cursor.run, size, fault):
+            runs += 1
+            if size == 0:
+                continue
+            if cursor.in_image and not touch(&self.base.view, cursor.run, size, fault):
                 return 0
             memcpy(out + filled, cursor.run, size)
             filled += size
             cursor.run += size
             cursor.left -= size
-            runs += 1
         return filled
 
     cdef bint next_run(self, Cursor* cursor, Fault* fault) noexcept nogil:

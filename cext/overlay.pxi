@@ -127,18 +127,21 @@ cdef class VersionedMap:
         visible.data[0] = 1
         return True
 
-    def add(self, int64_t parent, Layer layer not None):
+    def add(self, int64_t parent, Layer layer not None, step=None):
         """Adds a layer on top of another one.
 
         Its records go into the table a few at a time, while others read: they do not see them, as nobody reads at this
         layer before its number is returned.
+
+        Args:
+            step: called between two windows of them. Where it raises, the layer is not there.
 
         Returns:
             The number of the layer.
         """
         cdef Area visible = Area(NULL, 0, 0)
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t number, more_keys = 0
+        cdef int64_t number, at = 0, most = INT64_MAX if step is None else STEP_RECORDS, more_keys = 0
         cdef bint counted
         self.check(parent)
         if layer.row_checksums != self.overlay.row_checksums:
@@ -156,8 +159,14 @@ cdef class VersionedMap:
         try:
             self.mark_visible(&visible, number)
             with nogil:
-                if self.place_layer(layer.area.data, number, &fault):
-                    self.merge(layer, visible.data, <uint32_t> number, NULL if counted else &more_keys, &fault)
+                self.place_layer(layer.area.data, number, &fault)
+            while at < layer.size - 4 and fault.kind == NONE:
+                with nogil:
+                    at = self.merge(
+                        layer, at, most, visible.data, <uint32_t> number, NULL if counted else &more_keys, &fault
+                    )
+                if step is not None:
+                    step()
         finally:
             area_free(&visible)
         if fault.kind != NONE:
@@ -181,16 +190,17 @@ cdef class VersionedMap:
             fault.kind = OUT_OF_MEMORY
         return good
 
-    cdef void merge(
-        self, Layer layer, const uint8_t* visible, uint32_t number, int64_t* more_keys, Fault* fault
+    cdef int64_t merge(
+        self, Layer layer, int64_t at, int64_t most, const uint8_t* visible, uint32_t number, int64_t* more_keys,
+        Fault* fault,
     ) noexcept nogil:
-        """Enters the records in the table and, unless more_keys is NULL, counts keys."""
+        """Enters about `most` records in the table and, unless more_keys is NULL, counts keys. Returns where the next ones are."""
         cdef Lookup[GROUP] keys
         cdef Record record
         cdef Reader reader = Reader(&self.image.view, NULL, 0, &self.overlay, self.lock, visible, number)
-        cdef int64_t at = 0, end = layer.size - 4, puts
+        cdef int64_t end = layer.size - 4, puts
         cdef int i, n
-        while at < end:
+        while at < end and most > 0:
             n = 0
             puts = 0
             while n < GROUP and at < end:
@@ -203,18 +213,20 @@ cdef class VersionedMap:
                 puts += record.value_size >= 0
                 at += record.size
                 n += 1
+            most -= n
             PyThread_acquire_lock(self.lock, WAIT_LOCK)
             self.enter(&reader, layer.area.data, keys, n, fault)
             PyThread_release_lock(self.lock)
             if fault.kind != NONE:
-                return
+                return at
             if more_keys != NULL:
                 start_in_image(reader.image, keys, n)
                 if not find_in_image(reader.image, keys, n, fault):
-                    return
+                    return at
                 more_keys[0] += puts
                 for i in range(n):
                     more_keys[0] -= keys[i].value_size >= 0
+        return at
 
     cdef void enter(
         self, Reader* reader, const uint8_t* records, Lookup* keys, int n, Fault* fault

@@ -106,7 +106,7 @@ cdef bint prefix_place(PrefixBuild* build, uint64_t homes, Area* slots, Fault* f
         slot = max(hash_place(groups[i].value << NOT_IN_ORDER, homes), build.next_slot)
         if 8 * <int64_t> (slot + 1) > slots.capacity:
             before = slots.capacity
-            if not area_need(slots, whole_blocks(8 * <int64_t> (slot + 1))):
+            if not area_resize(slots, whole_blocks(8 * (<int64_t> slot + SPARE))):
                 fault.kind = OUT_OF_MEMORY
                 return False
             memset(slots.data + before, 0, slots.capacity - before)

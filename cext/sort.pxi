@@ -17,6 +17,7 @@ cdef struct Sort:
     int shift               # how many bits of the values have been sorted by
     bint moving             # whether the pass under way has counted its entries
     int64_t done            # how many of them it has counted, or moved
+    int64_t pages           # bytes of `other` that have their pages
     int64_t[1 << SORT_BITS] starts
 
 
@@ -65,6 +66,9 @@ cdef bint sort_step(Sort* sort, Fault* fault) noexcept nogil:
     if not area_need(&sort.other, sort.count * <int64_t> sizeof(SortEntry)):
         fault.kind = OUT_OF_MEMORY
         return False
+    if sort.pages < sort.count * <int64_t> sizeof(SortEntry):
+        sort.pages = make_pages(&sort.other, sort.pages, sort.count * <int64_t> sizeof(SortEntry))
+        return True
     for i in range(sort.done, stop):
         bucket = sort_bucket(sort, &entries[i])
         (<SortEntry*> sort.other.data)[sort.starts[bucket]] = entries[i]

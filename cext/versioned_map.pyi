@@ -44,8 +44,8 @@ class Image:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
             UnsupportedVersionError: the file is of another format version.
         """
-    def verify(self) -> None:
-        """Verifies all blocks; ImageDamagedError."""
+    def verify(self, step: Callable[[], object] | None = None) -> None:
+        """Verifies all blocks, and calls `step` after each MiB; ImageDamagedError."""
     def readinto(self, buffer: Buffer, position: int) -> int:
         """Copies verified bytes of `records`, from `position` on, and returns how many; 0 at their end."""
     def give_up_pages(self) -> None:
@@ -53,8 +53,11 @@ class Image:
 
         They stay in the system's page cache. An image in memory stays where it is.
         """
-    def parts(self, metadata: bytes) -> list[pa.Buffer]:
-        """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB)."""
+    def parts(self, metadata: bytes, step: Callable[[], object] | None = None) -> list[pa.Buffer]:
+        """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB).
+
+        Making it verifies what was not touched yet and makes all checksums; `step` is called after each MiB of both.
+        """
 
 @final
 class ImageBuilder:
@@ -139,8 +142,11 @@ class VersionedMap:
     @property
     def nbytes(self) -> int:
         """Bytes of the layers and of the table over them, without the image."""
-    def add(self, parent: int, layer: Layer) -> int:
-        """Adds a layer on top of another one and returns its number. Costs what the layer holds."""
+    def add(self, parent: int, layer: Layer, step: Callable[[], object] | None = None) -> int:
+        """Adds a layer on top of another one and returns its number. Costs what the layer holds.
+
+        `step` is called between two windows of its records; where it raises, the layer is not there.
+        """
     def num_keys(self, layer: int) -> int: ...
     def path(self, layer: int) -> list[Layer]:
         """The layers that lead from the image to this one, which is the last; empty for layer 0."""

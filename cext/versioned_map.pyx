@@ -83,7 +83,7 @@ PrefixPlan = tuple[int, bytes]
 
 cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
-    STEP_RECORDS = 4096     # records that a step of background work parses and looks up at most
+    STEP_RECORDS = 2048     # records that a step of background work parses and looks up at most
     STEP_BYTES = 1 << 20    # bytes that it copies at most
     MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 

@@ -21,6 +21,7 @@ from hdfsstore.errors import AddressSpaceError, CorruptFileError, UnsupportedVer
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.local_eviction import IMAGE
 from hdfsstore.state.local_folder import create_file, open_file, remove_file, write_all
+from hdfsstore.state.pace import Step, no_step
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ _SEALED = 0o400
 # What opening says of a name that is no file of ours: a symlink, another user's, without rights, a folder, a socket.
 _NOT_OURS = (errno.ELOOP, errno.EPERM, errno.EACCES, errno.EISDIR, errno.ENXIO)
 _REMEDY = "It is built anew"
+_PIECE = 1 << 20  # bytes that are written at a time
 
 
 def image_name(version_id: VersionId) -> str:
@@ -102,16 +104,19 @@ class ImageFile:
         remove_file(folder, self.name)
         return None
 
-    def parts(self, image: Image, metadata: dict[str, Any]) -> list[pa.Buffer]:
-        """The bytes of the file, one buffer after the other."""
-        parts: list[pa.Buffer] = image.parts(json.dumps(self._owner | {"metadata": metadata}).encode())
+    def parts(self, image: Image, metadata: dict[str, Any], step: Step = no_step) -> list[pa.Buffer]:
+        """The bytes of the file, one buffer after the other; `step` is called after each MiB."""
+        parts: list[pa.Buffer] = image.parts(json.dumps(self._owner | {"metadata": metadata}).encode(), step)
         return parts
 
-    def write(self, folder: int, parts: Sequence[pa.Buffer]) -> None:
+    def write(self, folder: int, parts: Sequence[pa.Buffer], step: Step = no_step) -> None:
         """Writes the file under a temporary name and gives it its own, in place of what has it.
 
         Never through a mapping: a full disk is then an error of a write and not the death of the process. Who has the
         file that is replaced mapped keeps that one.
+
+        Args:
+            step: called after each MiB. Where it raises, nothing is left of the file.
 
         Raises:
             OSError: there is no space, or no right to write; nothing is left of it.
@@ -121,7 +126,9 @@ class ImageFile:
         try:
             try:
                 for part in parts:
-                    write_all(file, memoryview(part))
+                    for start in range(0, part.size, _PIECE):
+                        write_all(file, memoryview(part)[start : start + _PIECE])
+                        step()
                 os.fchmod(file, _SEALED)
             finally:
                 os.close(file)

@@ -42,6 +42,7 @@ from hdfsstore.state.local_folder import (
 )
 from hdfsstore.state.local_image_file import ImageFile, VersionId, image_name, version_of
 from hdfsstore.state.local_locks import FileLock
+from hdfsstore.state.pace import Step, no_step
 from hdfsstore.state.store_id import StateStoreId
 
 log = logging.getLogger(__name__)
@@ -162,12 +163,14 @@ class StoreImages:
         image: Image,
         metadata: Mapping[str, Any],
         wait_seconds: float = 0.0,
+        step: Step = no_step,
     ) -> Image | None:
         """Writes an image as the version's file, in place of one with other metadata, and maps it.
 
         Args:
             metadata: JSON values, which `newest` returns.
             wait_seconds: how long to wait for another process or thread that is writing the same image.
+            step: called after each MiB. Where it raises, nothing is left of what was written.
 
         Returns:
             The mapped image that can replace the given one; None where it is larger than the cache may be, somebody
@@ -181,7 +184,7 @@ class StoreImages:
                     log.info("%s: somebody else is writing it", file.path)
                     return None
                 try:
-                    return self._built(root, folder, file, image, json.loads(json.dumps(dict(metadata))))
+                    return self._built(root, folder, file, image, json.loads(json.dumps(dict(metadata))), step)
                 finally:
                     builder.remove(folder)
         except AddressSpaceError as error:
@@ -231,11 +234,13 @@ class StoreImages:
     def _file(self, version_id: VersionId) -> ImageFile:
         return ImageFile(self._path, self._id, version_id, self._indexes)
 
-    def _built(self, root: int, folder: int, file: ImageFile, image: Image, metadata: dict[str, Any]) -> Image | None:
+    def _built(
+        self, root: int, folder: int, file: ImageFile, image: Image, metadata: dict[str, Any], step: Step
+    ) -> Image | None:
         remove_leftovers(folder, file.name, names_in(folder))
         found = file.open(folder)
         if found is None or found[1] != metadata:
-            parts = file.parts(image, metadata)
+            parts = file.parts(image, metadata, step)
             size = sum(part.size for part in parts)
             most = budget(root, self._cache.max_bytes)
             if size > most:
@@ -243,13 +248,13 @@ class StoreImages:
                 return None
             make_room(root, size, most)
             try:
-                file.write(folder, parts)
+                file.write(folder, parts, step)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 # What this image is to replace may be what fills the disk.
                 _drop_others(folder, file.name, 0)
-                file.write(folder, parts)
+                file.write(folder, parts, step)
             found = file.open(folder)
         return found[0] if found is not None else None
 

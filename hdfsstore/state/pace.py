@@ -11,6 +11,14 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
+# What background work calls between two windows: Pace, or nothing.
+Step = Callable[[], None]
+
+
+def no_step() -> None:
+    """The step of work that a query waits for."""
+
+
 # Background work waits for the foreground so many times as long as it has used a core since it waited last: beside
 # calls that follow each other without a pause it takes three times as long as alone, and ends.
 _PATIENCE = 2.0

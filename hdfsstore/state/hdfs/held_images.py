@@ -24,6 +24,7 @@ from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.reading import StoreReader
 from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree
 from hdfsstore.state.local_images import StoreImages
+from hdfsstore.state.pace import Step, no_step
 
 log = logging.getLogger(__name__)
 
@@ -69,19 +70,21 @@ class HeldImages:
         base: tuple[int, FileDigest] | None,
         *,
         before: VersionId | None = None,
+        step: Step = no_step,
     ) -> Image | None:
         """Keeps an image of a version; returns it mapped, or None where there is no place for it.
 
         Args:
             base: version and digest of the snapshot without an id that it stands on, where that is known.
             before: of which version the image is that stays too, in the place of the one that was used last.
+            step: called after each MiB; it may raise.
         """
         metadata = {
             "lineage": [list(item) for item in version.lineage],
             "run": None if version.digest is None else [self._query_id, *version.digest],
             "base": None if base is None else [base[0], *base[1]],
         }
-        mapped = self._images.write(*version.id, image, metadata)
+        mapped = self._images.write(*version.id, image, metadata, step=step)
         if mapped is not None:
             # One more, for processes that are a batch behind, and for a batch that runs again.
             self._images.drop_others(*version.id, kept=1, first=before)

@@ -26,14 +26,13 @@ from hdfsstore.state.hdfs.versions import HeldVersion, Versions
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
 from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.pace import Step, no_step
 from hdfsstore.state.parallel import stream_all
 from hdfsstore.state.reader import VersionReader
 from hdfsstore.state.schedule import Schedule
 from hdfsstore.state.uploads import Uploads
 
 log = logging.getLogger(__name__)
-
-Step = Callable[[], None]
 
 # Once so many times more deltas follow a snapshot than one is due after, a batch makes it before it begins: the
 # background's processes were ended, or all cores are busy.
@@ -192,8 +191,8 @@ class Snapshots:
             while merger.build():
                 step()
             image = merger.finish()
-            mapped = self._images.write(version, image, self._versions.base_snapshot(version))
-            self._versions.install(mapped or image, version.id, layers[-1])
+            mapped = self._images.write(version, image, self._versions.base_snapshot(version), step=step)
+            self._versions.install(mapped or image, version.id, layers[-1], step)
             del image, merger, records
             give_back()
             self._metrics.images_built += 1
@@ -208,7 +207,7 @@ class Snapshots:
             return self._uploads.upload(version, pieces)
 
 
-def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:
+def merged(merger: Merger, step: Step = no_step) -> Iterator[pa.Buffer]:
     """The records of what is being merged, end mark included."""
     while (window := merger.read()) is not None:
         if window.size:
@@ -218,7 +217,7 @@ def merged(merger: Merger, step: Step = lambda: None) -> Iterator[pa.Buffer]:
 
 def _records(image: Image, step: Step) -> Iterator[pa.Buffer]:
     """The records of an image, verified, end mark included."""
-    image.verify()
+    image.verify(step)
     records = image.records
     for start in range(0, records.size, WINDOW_BYTES):
         yield records.slice(start, min(WINDOW_BYTES, records.size - start))

@@ -14,6 +14,7 @@ from hdfsstore._cext.versioned_map import Image, Layer, VersionedMap
 from hdfsstore.state.digest import FileDigest
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.held import HeldVersions
+from hdfsstore.state.pace import Step, no_step
 
 # A new image follows the commits on its own at first. Where they come faster than it gets on, they go over to it.
 _TURNS = 3
@@ -34,9 +35,13 @@ class LayerTree:
         self.image_id = image_id
         self._layers: dict[int, tuple[int, VersionId, Layer]] = {}
 
-    def add(self, parent: int, layer: Layer, version_id: VersionId) -> int:
-        """Adds a version on top of the layer `parent`, 0 being the image; returns its layer's number."""
-        number = self.map.add(parent, layer)
+    def add(self, parent: int, layer: Layer, version_id: VersionId, step: Step = no_step) -> int:
+        """Adds a version on top of the layer `parent`, 0 being the image; returns its layer's number.
+
+        Args:
+            step: called between two windows of the layer's records; it may raise.
+        """
+        number = self.map.add(parent, layer, step)
         self._layers[number] = parent, version_id, layer
         return number
 
@@ -124,7 +129,7 @@ class Versions(HeldVersions[HeldVersion]):
         with self._lock:
             self._forget(v for v, held in self._held.items() if held.tree is tree)
 
-    def install(self, image: Image, image_id: VersionId, top: Layer | Image) -> bool:
+    def install(self, image: Image, image_id: VersionId, top: Layer | Image, step: Step = no_step) -> bool:
         """Moves a version and all that was committed on top of it to a new map over an image of that version.
 
         The layers are added off the lock, those too that are committed meanwhile. Versions before it and other attempts
@@ -135,6 +140,7 @@ class Versions(HeldVersions[HeldVersion]):
             image_id: the version.
             top: the last thing that was merged into the image: a layer of `HeldVersion.deltas`, or the image before
                 (`HeldVersion.tree.image`) where there was no layer.
+            step: called between two windows. Where it raises, versions that have not moved yet stay where they are.
 
         Returns:
             Whether a held version moved.
@@ -150,7 +156,7 @@ class Versions(HeldVersions[HeldVersion]):
                 if turn == _TURNS:
                     self._move = move
                 for version in left:
-                    number = move.place(version)
+                    number = move.place(version, step)
                     if number is None:
                         elsewhere.add(version.run)
                         continue
@@ -193,7 +199,7 @@ class _Move:
         self._top = top
         self._moved: dict[tuple[LayerTree, int], int] = {}
 
-    def place(self, version: HeldVersion) -> int | None:
+    def place(self, version: HeldVersion, step: Step = no_step) -> int | None:
         """Adds to the tree what leads from `top` to the version, where it is missing. Returns its layer there.
 
         None: the version is not built on `top`.
@@ -205,5 +211,5 @@ class _Move:
                 at = 0
             elif at is not None:
                 known = moved.get((old, number))
-                at = moved[old, number] = self.tree.add(at, layer, version_id) if known is None else known
+                at = moved[old, number] = self.tree.add(at, layer, version_id, step) if known is None else known
         return at

@@ -85,7 +85,7 @@ def test_windows_are_bounded_and_there_are_many():
     assert steps >= 10
 
 
-STEP_RECORDS = 4_096
+STEP_RECORDS = 2_048
 STEP_ENTRIES = 1 << 15
 STEP_BYTES = 1 << 20
 
