@@ -1,6 +1,7 @@
 """The stateful operators of a query and their stores, from their metadata or, before Spark 4.0, from the folders.
 
-The number of partitions is then that of the offset log's conf; Spark 2.1 has none there, and the folders are counted.
+The number of partitions is then that of the offset log's conf, as committed batches have it. Spark 2.1 has none there,
+and the folders are counted.
 
     state/<op>/<partition>/           the store "default"
     state/<op>/<partition>/<store>/   any other store
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
+from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
@@ -159,7 +161,7 @@ def list_operators(fs: FileSystem, root: str, batch_id: int | None = None) -> li
     for operator_id, folder in _numbered(list_folder(fs, f"{root}/state")):
         metadata = read_operator_metadata(fs, folder, batch_id)
         if metadata is None:
-            operators.append(_of_folders(fs, root, folder, operator_id))
+            operators.append(_of_folders(fs, root, folder, operator_id, batch_id))
             continue
         ids = [partition_id for partition_id, _ in _numbered(list_folder(fs, folder))]
         stores = [Store(fs, folder, operator_id, each.name, ids, each.num_partitions, each) for each in metadata.stores]
@@ -167,28 +169,38 @@ def list_operators(fs: FileSystem, root: str, batch_id: int | None = None) -> li
     return operators
 
 
-def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int) -> Operator:
+def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int, batch_id: int | None) -> Operator:
     """An operator without metadata."""
     partitions = dict(_numbered(list_folder(fs, folder)))
     ids = list(partitions)
-    num_partitions = _logged_partitions(fs, root) or max(ids, default=-1) + 1
+    num_partitions = _logged_partitions(fs, root, batch_id) or max(ids, default=-1) + 1
     names = sorted({name for path in partitions.values() for name in _store_names(list_folder(fs, path))})
     stores = [Store(fs, folder, operator_id, name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
     return Operator(operator_id, None, stores, {})
 
 
-def _logged_partitions(fs: FileSystem, root: str) -> int | None:
-    """The number of partitions that the newest entry of the offset log pins; None where it does not."""
-    newest = MetadataLog(fs, f"{root}/offsets", read_offset_log).latest()
-    if newest is None:
-        return None
-    batch_id, entry = newest
-    pinned = entry.conf.get(SHUFFLE_PARTITIONS)
-    if pinned is None:
-        return None
-    if not NUMBER.fullmatch(pinned) or int(pinned) < 1:
-        raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, which is no number", f"{root}/offsets/{batch_id}")
-    return int(pinned)
+def _logged_partitions(fs: FileSystem, root: str, batch_id: int | None) -> int | None:
+    """The number of partitions that the offset log pins for a batch (the newest by default); None where it does not.
+
+    The log may have purged the batch, and then the newest one tells. Only committed batches are read: the entry of
+    another one may be empty or cut after a power cut, as Spark syncs no file.
+    """
+    committed = MetadataLog(fs, f"{root}/commits", read_commit_log).list().files
+    log = MetadataLog(fs, f"{root}/offsets", read_offset_log)
+    begun = log.list()
+    done = begun.files.keys() & committed.keys()
+    for number in (batch_id, max(done, default=None)):
+        entry = log.read(begun, number) if number in done else None
+        if entry is None:
+            continue
+        pinned = entry.conf.get(SHUFFLE_PARTITIONS)
+        if pinned is None:
+            return None
+        if not NUMBER.fullmatch(pinned) or int(pinned) < 1:
+            path = f"{root}/offsets/{number}"
+            raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, which is no number", path)
+        return int(pinned)
+    return None
 
 
 def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:

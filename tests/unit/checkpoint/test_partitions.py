@@ -55,6 +55,32 @@ def test_the_last_folder_is_gone_before_spark_4(tmp_path: Path, case: Case) -> N
             read(case, path, store.operator_id, store.name)
 
 
+@pytest.mark.parametrize("content", [b"", b"v1", b'v1\n{"batchWatermarkMs":0,"conf":{"spark.sql.shuf'])
+@pytest.mark.parametrize("case", OLD[:1] + OLD[-1:], ids=str)
+def test_the_entry_of_a_batch_that_was_not_committed_is_not_read(tmp_path: Path, case: Case, content: bytes) -> None:
+    path = Path(shutil.copytree(case.checkpoint, tmp_path / "checkpoint"))
+    store, last = Checkpoint(path).operators[0].stores[0], Checkpoint(path).latest_batch_id
+    wanted = path, store.operator_id, store.name
+    before = [counted(read(case, *wanted, batch_id=batch_id)) for batch_id in (last - 1, last)]
+    (path / f"offsets/{last + 1}").write_bytes(content)
+    assert [op.stores[0].num_partitions for op in Checkpoint(path).operators][:1] == [store.num_partitions]
+    assert [counted(read(case, *wanted, batch_id=batch_id)) for batch_id in (last - 1, last)] == before
+    assert counted(read(case, *wanted)) == before[-1]
+
+
+def test_the_log_of_the_batch_that_is_read_tells_or_that_of_the_newest(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(DATA / "spark-3.5.9/aggregation/checkpoint", tmp_path / "checkpoint"))
+    change_conf(path, SHUFFLE_PARTITIONS, "3")
+    shutil.copytree(DATA / "spark-3.5.9/aggregation/checkpoint/offsets", tmp_path / "offsets")
+    shutil.copy(tmp_path / "offsets/1", path / "offsets/1")
+    (path / "offsets/.1.crc").unlink(missing_ok=True)
+    assert [Checkpoint(path).operator(0, batch_id).store().num_partitions for batch_id in (1, None)] == [2, 3]
+    (path / "offsets/1").unlink()
+    assert Checkpoint(path).operator(0, 1).store().num_partitions == 3
+    shutil.rmtree(path / "commits")  # nothing tells that a batch was committed
+    assert Checkpoint(path).operator(0, 1).store().num_partitions == 2
+
+
 def test_a_keyless_aggregation_without_metadata_has_partition_0_alone(tmp_path: Path) -> None:
     case = Case(DATA / "spark-4.3.0/aggregation_complete")
     path = Path(shutil.copytree(case.checkpoint, tmp_path / "checkpoint"))
