@@ -1,4 +1,4 @@
-"""Where the local images of an application's queries lie: beside what Spark itself keeps on the host's disks.
+"""Where files of an application's queries lie on a host: beside what Spark itself keeps on the host's disks.
 
     who starts the executor   where its folders are named        who deletes them, whatever became of the executor
     YARN                      LOCAL_DIRS, comma                  the node manager, once the application has ended
@@ -13,6 +13,8 @@ host have one such folder.
 from __future__ import annotations
 
 import os
+import random
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,11 +25,19 @@ from hdfsstore.state.local_budget import is_in_memory
 
 def local_dir(application_id: str) -> str | None:
     """The folder for images of an application, to be called in a task; None where Spark's folders are not known."""
+    folders = _of_this_task()
+    return str(Path(folders[0], f"hdfsstore-{os.geteuid()}-{application_id}")) if folders else None
+
+
+def temporary_dir() -> str:
+    """A folder for files without a name, to be called in a task: any one of Spark's, if they are known."""
+    return random.choice(_of_this_task() or [tempfile.gettempdir()])
+
+
+def _of_this_task() -> list[str]:
+    """Spark's folders that are on a disk, or all where none is."""
     folders = spark_dirs(os.environ, SparkFiles.getRootDirectory())
-    if not folders:
-        return None
-    on_disk = [folder for folder in folders if not is_in_memory(folder)]
-    return str(Path((on_disk or folders)[0], f"hdfsstore-{os.geteuid()}-{application_id}"))
+    return [folder for folder in folders if not is_in_memory(folder)] or folders
 
 
 def spark_dirs(environ: Mapping[str, str], files_root: str) -> list[str]:

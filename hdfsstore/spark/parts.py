@@ -6,8 +6,6 @@ bits of its key's hash, and the rows of a part that is still too large by the ne
 
 from __future__ import annotations
 
-import os
-import random
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ import pyarrow.compute as pc
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.murmur3 import hash_rows
 from hdfsstore.errors import StateStoreError
+from hdfsstore.spark.local_dirs import temporary_dir
 
 # Another one than that of Spark's partitions: keys of one partition have some bits of that hash in common.
 _SEED = 7
@@ -65,7 +64,7 @@ class Parts:
         self._parts = [_Part() for _ in range(1 << _BITS)]
         self._held_bytes = 0
         self._schema: pa.Schema | None = None
-        self._folder = random.choice((os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))
+        self._folder = temporary_dir()
         self._file: IO[bytes] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,19 @@ from tests.unit.spark.partition import Partition, struct
 PARTITIONS = 4
 KEYS = struct(user="long", name="string")
 KIB = 1 << 10
+UNWRITABLE = Path("/proc")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkFiles.getRootDirectory", lambda: ".")
+
+
+def in_local_dir(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Has the worker of a standalone cluster name the folder, which is not that of SPARK_LOCAL_DIRS."""
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", tempfile.gettempdir())
+    monkeypatch.setenv("SPARK_EXECUTOR_DIRS", str(folder))
 
 
 def query_of(tmp_path: Path, limit: int) -> QuerySpec:
@@ -72,8 +86,7 @@ def keys_of(call: Call) -> set[tuple[int, str | None]]:
 def test_rows_that_are_too_many_come_in_parts_of_whole_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_markers: bool, limit: int, hot: int
 ) -> None:
-    (tmp_path / "spill").mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spill"))
+    in_local_dir(monkeypatch, tmp_path / "spill")
     query = query_of(tmp_path, limit)
     chance = random.Random(limit)
     users = [chance.randrange(3_000) for _ in range(20_000)]
@@ -97,7 +110,7 @@ def test_rows_that_are_too_many_come_in_parts_of_whole_keys(
 def test_rows_that_may_be_held_are_one_call_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "not there"))
+    in_local_dir(monkeypatch, UNWRITABLE)
     query = query_of(tmp_path, 1 << 20)
     rows = rows_of_partition(query, list(range(1_000)))
     (call,) = calls_of(query, rows, has_markers=True, seed=1)[1]
@@ -106,11 +119,11 @@ def test_rows_that_may_be_held_are_one_call_and_nothing_is_written(
 
 
 def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "not there"))
+    in_local_dir(monkeypatch, UNWRITABLE)
     query = query_of(tmp_path, KIB)
-    with pytest.raises(StateStoreError, match=r"not there: rows of a large partition.*maxBytesPerCall") as caught:
+    with pytest.raises(StateStoreError, match=r"/proc: rows of a large partition.*maxBytesPerCall") as caught:
         calls_of(query, rows_of_partition(query, list(range(1_000))), has_markers=True, seed=1)
-    assert caught.value.path == str(tmp_path / "not there")
+    assert caught.value.path == str(UNWRITABLE)
 
 
 def test_a_part_is_all_that_is_held(tmp_path: Path) -> None:

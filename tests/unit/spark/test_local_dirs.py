@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from hdfsstore.spark import local_dirs
-from hdfsstore.spark.local_dirs import local_dir, spark_dirs
+from hdfsstore.spark.local_dirs import local_dir, spark_dirs, temporary_dir
 
 
 @pytest.fixture
@@ -38,10 +39,13 @@ def test_each_user_and_application_has_a_folder_and_a_disk_comes_before_memory(
     monkeypatch.setattr("pyspark.SparkFiles.getRootDirectory", lambda: ".")
     name = f"hdfsstore-{os.geteuid()}-app-1"
     assert local_dir("app-1") == f"{folders[0]}/{name}"
+    assert {temporary_dir() for _ in range(200)} == set(folders)
     monkeypatch.setattr(local_dirs, "is_in_memory", lambda folder: folder == folders[0])
     assert local_dir("app-1") == f"{folders[1]}/{name}"
+    assert {temporary_dir() for _ in range(200)} == set(folders[1:])
     monkeypatch.setattr(local_dirs, "is_in_memory", lambda _: True)
     assert local_dir("app-1") == f"{folders[0]}/{name}"
     monkeypatch.delenv("SPARK_EXECUTOR_DIRS")
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     assert local_dir("app-1") is None
+    assert temporary_dir() == tempfile.gettempdir()
