@@ -3,7 +3,7 @@
 PySpark pickles a batch's function on the thread that plans the batch, and tells Spark of the broadcast variables that
 it met there. The engine is pickled before, at the query's start: so the variables that it uses travel beside it. And a
 function of more than a megabyte PySpark makes a broadcast variable of, for each batch, whose file it never deletes: so
-the large ones are one of ours, which the query's end destroys.
+the large ones are one of ours, whose content the query's end deletes.
 
 A task unpickles the engine for itself, as PySpark's tasks do: what the function remembers outside the state does not
 outlive the task, and accumulators are those that Spark reads after this task.
@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast, InheritableThread, SparkContext, cloudpickle
 from pyspark.errors import PySparkException
 
+from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.engine import Engine
 
 if TYPE_CHECKING:
@@ -44,20 +45,36 @@ class ShippedEngine:
     broadcasts: tuple[Broadcast[Any], ...] = ()
 
     def load(self) -> Engine:
-        """The engine, for one task."""
-        pickled = self.pickled if isinstance(self.pickled, bytes) else self.pickled.value
+        """The engine, for one task.
+
+        Raises:
+            StateStoreError: it was freed, and is where the driver's file was.
+        """
+        try:
+            pickled = self.pickled if isinstance(self.pickled, bytes) else self.pickled.value
+        except FileNotFoundError as error:
+            raise StateStoreError(
+                "the output of a stateful query is computed again: its query has ended, and the function went with it",
+                remedy="Write output that is used later to a table or to files, or persist it, all of it, in the sink",
+            ) from error
         engine: Engine = cloudpickle.loads(pickled)
         return engine
 
     def free(self) -> None:
-        """Destroys what was made for it on the driver and the executors. To be called once, when no batch runs."""
+        """Deletes what was made for it on the driver and the executors. To be called once, when no batch runs.
+
+        The variable itself, a number to the JVM, is not destroyed: Spark takes no plan that has a destroyed one, not
+        even of output that is cached. Its cleaner does that when no output is left.
+        """
         if isinstance(self.pickled, bytes):
             return
         context = self.pickled._sc
         try:
             # Of a session that was stopped only the file is left; its number may be another variable's by now.
             if context is not None and context._jsc is not None:
-                self.pickled.destroy()
+                jvm: Any = context._jvm
+                blocks = getattr(getattr(jvm.org.apache.spark.broadcast, "TorrentBroadcast$"), "MODULE$")
+                blocks.unpersist(self.pickled._jbroadcast.id(), True, False)  # the driver's too, and without waiting
         except Py4JError as error:
             log.warning("the broadcast variable of a query's function is left to Spark: %s", error)
         finally:

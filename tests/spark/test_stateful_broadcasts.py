@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,3 +147,34 @@ def test_a_large_function_is_freed_when_its_query_fails_is_stopped_or_does_not_s
     finally:
         running.stop()
     assert wait_for(lambda: files_of(spark) == before)
+
+
+def memory_in_blocks(spark: SparkSession) -> int:
+    """The bytes of Spark's blocks in memory: of broadcast variables and of what is cached."""
+    status = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().values().mkString(" ")
+    most, left = re.fullmatch(r"\((\d+),(\d+)\)", status).groups()  # type: ignore[union-attr]
+    return int(most) - int(left)
+
+
+def test_output_that_is_cached_is_used_after_its_query_and_nothing_else_of_a_large_function_is_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files, memory = files_of(spark), memory_in_blocks(spark)
+    outputs: list[DataFrame] = []
+
+    def sink(output: DataFrame, _: int) -> None:
+        assert output.persist().count()
+        assert memory_in_blocks(spark) - memory > 2 << 20
+        outputs.append(output)
+
+    for turn in range(3):
+        query = start(spark, tmp_path / str(turn), METHODS[1], large(), sink)
+        assert query.awaitTermination(120)
+        assert wait_for(lambda: files_of(spark) == files and memory_in_blocks(spark) - memory < 1 << 20)
+    for i, output in enumerate(outputs):
+        assert sorted(row.user for row in output.collect()) == [[1, 2], [2, 3], [1]][i % 3]
+    outputs[0].unpersist(blocking=True)
+    with pytest.raises(Exception, match="its query has ended, and the function went with it"):
+        outputs[0].collect()
+    for output in outputs:
+        output.unpersist()
