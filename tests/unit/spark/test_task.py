@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,3 +81,18 @@ def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
         UnsupportedQueryError, match=rf"driver has hdfsstore {DRIVER}, and the executor on .* has 0\.0\.7"
     ):
         cloudpickle.loads(broken)
+
+
+def test_a_copy_without_package_metadata_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])  # by which the metadata is found
+    assert runpy.run_path(release.__file__)["RELEASE"] == release.UNKNOWN
+
+
+@pytest.mark.parametrize(("driver", "executor"), [(release.UNKNOWN, "0.0.7"), ("0.0.7", release.UNKNOWN)])
+def test_a_release_that_is_not_known_is_not_compared(
+    driver: str, executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "RELEASE", driver)
+    pickled: bytes = cloudpickle.dumps(release.SameRelease())  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(release, "RELEASE", executor)
+    assert isinstance(cloudpickle.loads(pickled), release.SameRelease)
