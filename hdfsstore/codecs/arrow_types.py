@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from hdfsstore.codecs import types as t
-from hdfsstore.errors import UnsupportedTypeError
+from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
 
 TYPE_KEY = b"spark.type"
 METADATA_KEY = b"spark.metadata"
@@ -28,6 +28,22 @@ def to_arrow_schema(struct: t.StructType) -> pa.Schema:
 def from_arrow_schema(schema: pa.Schema) -> t.StructType:
     """Errors: UnsupportedTypeError where an Arrow type has no counterpart in Spark; it names the field."""
     return t.StructType(tuple(_from_arrow_field(f, f.name) for f in schema))
+
+
+def cast_array(array: Any, arrow: Any, what: str) -> Any:
+    """The array as one of an Arrow type.
+
+    Raises:
+        SchemaMismatchError: it cannot be cast; the message begins with what it is. What Arrow says of that may be a
+            value of the user's, so only the `__cause__` has it.
+    """
+    if array.type == arrow:
+        return array
+    try:
+        return array.cast(arrow)
+    except pa.ArrowException as error:
+        message = f"{what} is of Arrow type {array.type}, not {arrow}, and cannot be cast to it"
+        raise SchemaMismatchError(message) from error
 
 
 def to_arrow_type(type_: t.DataType) -> pa.DataType:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hdfsstore._cext import murmur3
 from hdfsstore._cext.murmur3 import Column, Kind
-from hdfsstore.codecs.arrow_types import to_arrow_type
+from hdfsstore.codecs.arrow_types import cast_array, to_arrow_type
 from hdfsstore.codecs.types import (
     ArrayType,
     DataType,
@@ -95,11 +95,12 @@ def _column(array: pa.Array[Any], spark_type: DataType, path: str, collation_awa
             if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
                 # pyarrow 26 loses elements when it casts one.
                 raise SchemaMismatchError(f"{_of(path)} is of Arrow type {array.type}, not a list")
-            is_list = isinstance(array, pa.ListArray)
-            lists = cast("pa.ListArray[Any]", array if is_list else _cast(array, to_arrow_type(spark_type), path))
+            if not isinstance(array, pa.ListArray):
+                array = cast_array(array, to_arrow_type(spark_type), _of(path))
+            lists = cast("pa.ListArray[Any]", array)
             return Column(Kind.LIST, lists, [_column(lists.values, element_type, f"{path}[]", collation_aware)])
     kind = _atomic_kind(spark_type, path, collation_aware)
-    return Column(kind, _cast(array, to_arrow_type(spark_type), path))
+    return Column(kind, cast_array(array, to_arrow_type(spark_type), _of(path)))
 
 
 def _struct(array: pa.Array[Any], spark_type: StructType, path: str, collation_aware: bool) -> Column:
@@ -138,15 +139,6 @@ def _atomic_kind(spark_type: DataType, path: str, collation_aware: bool) -> Kind
     if arrow_type == pa.month_day_nano_interval():
         return Kind.MONTHS if isinstance(spark_type, YearMonthIntervalType) else Kind.INTERVAL
     return KINDS[arrow_type]
-
-
-def _cast(array: pa.Array[Any], arrow_type: pa.DataType, path: str) -> pa.Array[Any]:
-    if array.type == arrow_type:
-        return array
-    try:
-        return array.cast(arrow_type)
-    except pa.ArrowException as error:
-        raise SchemaMismatchError(f"{_of(path)} is of Arrow type {array.type}, not {arrow_type}: {error}") from error
 
 
 def _of(path: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hdfsstore._cext import unsafe_array, unsafe_row, unsafe_values
 from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import cast_array
 from hdfsstore.codecs.row_plan import Node, plan
 from hdfsstore.errors import SchemaMismatchError
 
@@ -166,7 +167,7 @@ def _conform(node: Node, array: Any) -> Any:
             fits = pa.types.is_struct(arrow) and _names(arrow) == _names(node.arrow)
         case t.ArrayType():
             if pa.types.is_large_list(arrow):
-                array = _cast(node, array, pa.list_(arrow.value_field))
+                array = cast_array(array, pa.list_(arrow.value_field), f"field {node.path!r}")
             fits = pa.types.is_list(array.type)
         case t.MapType():
             fits = pa.types.is_map(arrow)
@@ -176,18 +177,11 @@ def _conform(node: Node, array: Any) -> Any:
                 any(known(arrow) for known in family) and any(known(node.arrow) for known in family)
                 for family in _FAMILIES
             ):
-                return _cast(node, array, node.arrow)
+                return cast_array(array, node.arrow, f"field {node.path!r}")
     if not fits:
         where = f"field {node.path!r} has" if node.path else "the rows have"
         raise SchemaMismatchError(f"{where} the Arrow type {arrow}, and not {node.arrow}")
     return array
-
-
-def _cast(node: Node, array: Any, arrow: Any) -> Any:
-    try:
-        return array.cast(arrow)
-    except pa.ArrowInvalid as error:
-        raise SchemaMismatchError(f"field {node.path!r} does not fit its type: {error}") from error
 
 
 def _names(struct: Any) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import reprlib
 import traceback
+from collections.abc import Set
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
@@ -35,7 +37,7 @@ class Shown:
         if self.redacted:
             return LEFT_OUT
         values = zip((field.name for field in keys.type), keys.flatten(), strict=True)
-        text = ", ".join(f"{name}={self.value(column[0].as_py())}" for name, column in values)
+        text = ", ".join(f"{name}={_cut(_of_arrow(column[0]), _VALUE_CHARS)}" for name, column in values)
         return f"({_cut(text, _ERROR_CHARS)})"
 
     def error(self, error: BaseException) -> str:
@@ -84,7 +86,9 @@ class _Short(reprlib.Repr):
                 return self.repr_tuple(x, level)
             case dict():
                 return self.repr_dict(x, level)
-        return super().repr1(x, level)
+            case set() | frozenset():
+                return self._repr_any_set(x, level)
+        return self._repr_fields(x, level) if _has_repr_of_fields(x) else super().repr1(x, level)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
         """In the order of the dict, all of which reprlib would sort."""
@@ -93,24 +97,62 @@ class _Short(reprlib.Repr):
         some = [f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}" for k, v in islice(x.items(), self.maxdict)]
         return f"{{{', '.join(some)}{', ...' * (len(x) > self.maxdict)}}}"
 
+    def _repr_any_set(self, x: Set[Any], level: int) -> str:
+        """Of some values, as the set gives them; reprlib would sort all."""
+        name = type(x).__name__
+        if not x or level <= 0:
+            return f"{name}({'{...}' * bool(x)})"
+        some = ", ".join(self.repr1(item, level - 1) for item in islice(x, self.maxset))
+        text = f"{{{some}{', ...' * (len(x) > self.maxset)}}}"
+        return text if name == "set" else f"{name}({text})"
+
+    def _repr_fields(self, x: Any, level: int) -> str:
+        name = type(x).__qualname__
+        if level <= 0:
+            return f"{name}(...)"
+        shown = [field.name for field in dataclasses.fields(x) if field.repr]
+        some = [f"{field}={self.repr1(getattr(x, field), level - 1)}" for field in shown[: self.maxdict]]
+        return f"{name}({', '.join(some)}{', ...' * (len(shown) > self.maxdict)})"
+
 
 _short = _Short()
+
+
+def _has_repr_of_fields(value: Any) -> bool:
+    """Whether it is of a dataclass that has no __repr__ of its own; told as pprint does."""
+    made = getattr(type(value).__repr__, "__wrapped__", None)
+    return dataclasses.is_dataclass(value) and "__create_fn__" in getattr(made, "__qualname__", "")
 
 
 def _repr(value: Any) -> str:
     try:
         return _short.repr(value)
-    except Exception:  # noqa: BLE001 - what the user's own __repr__ raises
+    except BaseException:  # noqa: BLE001 - what the user's own __repr__ raises
         return f"<{type(value).__qualname__}>"
+
+
+def _of_arrow(value: pa.Scalar[Any]) -> str:
+    try:
+        return _repr(value.as_py())
+    except Exception:  # noqa: BLE001 - of times out of the years 1 to 9999, and strings that are not UTF-8
+        return _as_string(value)
+
+
+def _as_string(value: pa.Scalar[Any]) -> str:
+    try:
+        return str(value.cast(pa.string()).as_py())
+    except Exception:  # noqa: BLE001 - of structs and lists, and again of such strings
+        return f"<{value.type}>"
 
 
 def _said(error: BaseException) -> str:
     try:
-        # PySpark sends it as UTF-8, which surrogates have no place in.
-        return _cut(str(error), _ERROR_CHARS).encode(errors="backslashreplace").decode()
-    except Exception:  # noqa: BLE001 - what the user's own __str__ raises
+        return _cut(str(error), _ERROR_CHARS)
+    except BaseException:  # noqa: BLE001 - what the user's own __str__ raises
         return ""
 
 
 def _cut(text: str, most: int) -> str:
+    # PySpark sends it as UTF-8, which surrogates have no place in.
+    text = text[: most + 1].encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}..."

@@ -55,7 +55,8 @@ class ValueCodec:
             # Once more, as the function may have changed what it had set.
             return (self._pack(packable(value)),)
         except (TypeError, ValueError, OverflowError) as error:
-            raise MisfitError(f"{error}: {self._shown.value(value)}") from error
+            given = f"{self._shown.value(value)} ({type(value).__name__})"
+            raise MisfitError(f"{given}{self._shown.because(error)}") from error
 
     def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:  # noqa: ARG002
         return [pa.array(columns[0], pa.binary())]

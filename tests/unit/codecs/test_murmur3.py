@@ -239,6 +239,13 @@ def test_rows_that_do_not_fit_the_type(rows: pa.StructArray, types: StructType, 
         hash_rows(rows, types)
 
 
+def test_what_arrow_says_of_a_value_is_the_cause_alone() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        hash_rows(rows_of(pa.array(["4929-1234"])), struct_of(LongType()))
+    assert "4929-1234" not in str(caught.value)
+    assert "4929-1234" in str(caught.value.__cause__)
+
+
 @pytest.mark.parametrize("view", [pa.list_view(pa.int64()), pa.large_list_view(pa.int64())], ids=str)
 def test_list_views_are_refused(view):
     rows = pa.array([([1, 2],), ([3, 4],)], pa.struct([("f", view)]))

@@ -235,8 +235,8 @@ DOES_NOT_FIT = {
     "wrong type": (t.LongType(), pa.array([1], pa.int32()), "'f0' has the Arrow type int32"),
     "text for a number": (t.LongType(), pa.array(["1"]), "'f0' has the Arrow type string"),
     "naive time": (t.TimestampType(), pa.array([1], pa.timestamp("us")), "'f0' has the Arrow type timestamp"),
-    "half a microsecond": (t.TimestampNTZType(), pa.array([1], pa.timestamp("ns")), "'f0' does not fit"),
-    "digits": (t.DecimalType(3, 0), pa.array([Decimal(1000)]), "'f0' does not fit its type"),
+    "half a microsecond": (t.TimestampNTZType(), pa.array([1], pa.timestamp("ns")), "'f0' is of Arrow type time"),
+    "digits": (t.DecimalType(3, 0), pa.array([Decimal(1000)]), "'f0' is of Arrow type decimal"),
     "months only": (
         t.YearMonthIntervalType(),
         pa.array([pa.MonthDayNano((1, 1, 0))]),
@@ -262,6 +262,14 @@ def test_values_that_the_type_cannot_hold(case: str) -> None:
     type_, column, message = DOES_NOT_FIT[case]
     with pytest.raises(SchemaMismatchError, match=message):
         RowCodec(schema(type_)).encode(rows_of(column))
+
+
+def test_what_arrow_says_of_a_value_is_the_cause_alone() -> None:
+    column = pa.array([1_234_567_891], pa.timestamp("ns"))
+    with pytest.raises(SchemaMismatchError) as caught:
+        RowCodec(schema(t.TimestampNTZType())).encode(rows_of(column))
+    assert "1234567891" not in str(caught.value)
+    assert "1234567891" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("digits", [9, 30])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,55 @@ class Rude:
         raise RuntimeError("no")
 
 
+class Telling(str):
+    """A string that says what it is when it is compared."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(SECRET)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Exit(BaseException):
+    """As pytest's own."""
+
+
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise Exit
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass
+class Account:
+    user: str
+    rows: Any
+    password: str = dataclasses.field(default="", repr=False)
+
+
+@dataclasses.dataclass
+class Closed(Account):
+    def __repr__(self) -> str:
+        return "closed"
+
+
+class Counted:
+    """Counts how often one is shown or compared."""
+
+    calls = 0
+
+    def __repr__(self) -> str:
+        Counted.calls += 1
+        return "counted"
+
+    def __lt__(self, other: object) -> bool:
+        Counted.calls += 1
+        return id(self) < id(other)
+
+
 def deep() -> Any:
     value: Any = 1
     for _ in range(5_000):
@@ -47,6 +97,12 @@ def deep() -> Any:
     [
         *("x" * 10**8, b"x" * 10**8, bytearray(10**8), list(range(10**6)), dict.fromkeys(range(10**6), "x" * 1_000)),
         *(deep(), tuple(deep()), np.arange(10**6), pd.DataFrame({"a": range(10**5)}), Rude(), 10**5_000, "\ud800"),
+        *(
+            set(range(10**6)),
+            frozenset(map(str, range(10**5))),
+            Exiting(),
+            Account("\ud800" * 1_000, list(range(10**6))),
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -57,8 +113,39 @@ def test_a_value_is_cut_however_large_or_deep_it_is(value: Any) -> None:
 
 
 def test_small_values_are_shown_as_they_are() -> None:
-    for value in ("a", 1, None, [1, 2.5], {"b": 1, "a": (2,)}, b"\xff"):
+    for value in ("a", 1, None, [1, 2.5], {"b": 1, "a": (2,)}, b"\xff", {3, 1}, frozenset("a"), set(), frozenset()):
         assert Shown().value(value) == repr(value)
+    account = Account("a", [1, {"b": Closed("c", 5, "d")}], "e")
+    assert Shown().value(account) == repr(account)
+
+
+@pytest.mark.parametrize("large", [set, frozenset, lambda values: Account("a", list(values))])
+def test_only_what_is_shown_is_looked_at(large: Callable[[Any], Any]) -> None:
+    value = large([Counted() for _ in range(1_000)])
+    Counted.calls = 0
+    assert "counted, counted" in Shown().value(value)
+    assert Counted.calls == 10
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.array([2**30], pa.date32()), "1073741824"),
+        (pa.array([2**62], pa.timestamp("us")), "4611686018427387904"),
+        (pa.array([2**58], pa.timestamp("us", "UTC")), "11103"),
+        (pa.array([{"day": 2**30}], pa.struct([("day", pa.date32())])), "<struct<day: date32[day]>>"),
+        (pa.array([b"\xff"]).view(pa.string()), "<string>"),
+        (pa.array([datetime.date(2024, 2, 29)]), "datetime.date(2024, 2, 29)"),
+    ],
+)
+def test_keys_that_python_has_no_value_for_are_shown(column: pa.Array[Any], text: str) -> None:
+    said = Shown().key(pa.StructArray.from_arrays([column, pa.array(["a"])], ["k", "user"]))
+    assert text in said
+    assert said.endswith(", user='a')")
+
+
+def test_an_error_that_cannot_say_what_it_is() -> None:
+    assert Shown().error(Exiting()) == "Exiting"
 
 
 def test_an_error_is_cut_and_can_be_sent() -> None:
@@ -94,6 +181,15 @@ def update(value: Any) -> Callable[..., None]:
     return lambda _key, _rows, state: state.update(value)
 
 
+def update_late(value: Any) -> Callable[..., None]:
+    def func(_key: Any, _rows: Any, state: Any) -> None:
+        held: list[Any] = []
+        state.update(held)
+        held.append(value)
+
+    return func
+
+
 FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
     "an error of mapWithState": (rows_engine(raising(lambda: KeyError(SECRET))), UserFunctionError),
     "an exit": (rows_engine(raising(lambda: SystemExit(SECRET))), UserFunctionError),
@@ -103,6 +199,7 @@ FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
     "a value of a row": (rows_engine(lambda *_: [("a", SECRET, 1.0)]), SchemaMismatchError),
     "a value of the state": (rows_engine(update((SECRET, 1.0))), SchemaMismatchError),
     "a state of one value": (rows_engine(update({(SECRET,): 1}), ANY), UserFunctionError),
+    "a state of one value, changed after update": (rows_engine(update_late(Telling("a")), ANY), SchemaMismatchError),
     "a large state": (rows_engine(update((LARGE, 1.0))), SchemaMismatchError),
     "an error of applyInPandasWithState": (pandas_engine(raising(lambda: KeyError(SECRET))), UserFunctionError),
     "a value of a frame": (
@@ -126,9 +223,7 @@ FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
 def test_what_a_failing_task_says(tmp_path: Path, failure: str, redacted: bool) -> None:
     """All that PySpark may print of it: the error and whatever it came of."""
     engine, wanted = FAILURES[failure]
-    partition = Partition(
-        tmp_path, KEYS, VALUE_SCHEMA if failure == "a state of one value" else STATE, num_partitions=2
-    )
+    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA if "of one value" in failure else STATE, num_partitions=2)
     partition.query = dataclasses.replace(partition.query, shown=Shown(redacted))
     with partition.batch() as state, pytest.raises(StateStoreError) as caught:  # noqa: PT012 - as a task has it
         try:
