@@ -4,6 +4,7 @@ In Cython, as a state without a schema is gone through each time that it is set,
 """
 
 import datetime
+from itertools import islice
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong
 
@@ -50,28 +51,43 @@ cdef int below(int levels) except -1:
 
 
 cdef kept_items(values, int levels):
-    cdef bint same = True
+    cdef Py_ssize_t seen = 0
     for item in values:
-        same = same and kept(item, levels) is item
-    return values if same else [kept(item, levels) for item in values]
+        new = kept(item, levels)
+        if new is not item:
+            break
+        seen += 1
+    else:
+        return values
+    cdef list copy = list(values[:seen])
+    copy.append(new)
+    for item in values[seen + 1:]:
+        copy.append(kept(item, levels))
+    return copy
 
 
 cdef kept_dict(dict values, int levels):
-    cdef bint same = True
+    cdef dict copy = None  # the same
+    cdef Py_ssize_t seen = 0
     for key, item in values.items():
-        # Two datetimes that differ may be one in UTC: those that a clock has twice equal no others.
-        same = same and is_same(key) and kept(item, levels) is item
-    if same:
+        new_key = key if is_same(key) else kept_key(key)
+        new = kept(item, levels)
+        if copy is None and new_key is key and new is item:
+            seen += 1
+            continue
+        if copy is None:
+            copy = dict(islice(values.items(), seen))
+        copy[new_key] = new
+    if copy is None:
         return values
-    cdef dict copy = {kept_key(key): kept(item, levels) for key, item in values.items()}
+    # Two datetimes that differ may be one in UTC.
     if len(copy) != len(values):
         raise ValueError(NO_PLACE + "two keys of a dict that would come back as one")
     return copy
 
 
 cdef kept_key(key):
-    if is_same(key):
-        return key
+    """A key that is not the same."""
     if type(key) is Time:
         check_time(key)
         return key.astimezone(UTC)
