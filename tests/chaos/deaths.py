@@ -74,9 +74,9 @@ class MortalLog(DriverLog):
             self._step("after our offsets", batch_id)
         return start
 
-    def finish(self, batch_id: int, reports: Mapping[int, Reported], next_timeout_ms: int | None = None) -> None:
+    def finish(self, batch_id: int, reports: Mapping[int, Reported], *args: Any, **kwargs: Any) -> None:
         self._step("before our commit", batch_id)
-        super().finish(batch_id, reports, next_timeout_ms)
+        super().finish(batch_id, reports, *args, **kwargs)
         self._step("before Spark's commit", batch_id)
 
     def _purge(self, before: int) -> None:
