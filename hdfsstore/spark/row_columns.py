@@ -13,6 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import types as s
 
+from hdfsstore.errors import SizeLimitError
 from hdfsstore.spark.row_values import check_years, local_time_is_utc
 from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.value_converters import SCALARS, converter_of, in_utc
@@ -74,7 +75,7 @@ class RowWriter:
         return self._with_copies(row) if self._at_once else row
 
     def arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array[Any]]:
-        """The columns of accepted rows; MisfitError."""
+        """The columns of accepted rows; MisfitError, SizeLimitError."""
         return self.columns(list(zip(*rows, strict=True)) if rows else [()] * self._width)
 
     def columns(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool] | None = None) -> list[pa.Array[Any]]:
@@ -87,6 +88,7 @@ class RowWriter:
             array = self._columns[i](values, arrow_type)
         except _MISFITS:
             array = self._one_by_one(i, values)
+        array = whole(array, self._schema.names[i])
         if array.null_count and not self._schema.fields[i].nullable:
             for row, value in enumerate(array):
                 if not value.is_valid and (is_there is None or is_there[row]):
@@ -138,6 +140,20 @@ class RowWriter:
             f"the column {field.name!r} is of type {field.dataType.simpleString()}, which {given} does not fit"
             f"{self._shown.because(error)}"
         )
+
+
+def whole(array: pa.Array[Any] | pa.ChunkedArray, column: str) -> pa.Array[Any]:
+    """What pyarrow has made of the values of a column.
+
+    Raises:
+        SizeLimitError: it is in chunks, as one array has no room for so many bytes.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        raise SizeLimitError(
+            f"the column {column!r} of {len(array)} rows takes 2 GiB or more, which one Arrow array has no room for",
+            remedy="Keep or give smaller values: up to 10,000 of them are converted together",
+        )
+    return array
 
 
 def _same(value: Any) -> Any:

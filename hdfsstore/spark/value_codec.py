@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from hdfsstore._cext.packable import packable
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.group_state import KeyState, KeyValue
-from hdfsstore.spark.row_columns import MisfitError
+from hdfsstore.spark.row_columns import MisfitError, whole
 from hdfsstore.spark.shown import Shown
 
 VALUE_SCHEMA = StructType([StructField("value", BinaryType())])
@@ -59,7 +59,7 @@ class ValueCodec:
             raise MisfitError(f"{given}{self._shown.because(error)}") from error
 
     def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:  # noqa: ARG002
-        return [pa.array(columns[0], pa.binary())]
+        return [whole(pa.array(columns[0], pa.binary()), "value")]
 
 
 def load_msgpack() -> Any:

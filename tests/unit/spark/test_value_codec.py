@@ -23,8 +23,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState
 
 from hdfsstore._cext.packable import DEPTH, packable
-from hdfsstore.errors import SchemaMismatchError, UserFunctionError
+from hdfsstore.errors import SchemaMismatchError, SizeLimitError, UserFunctionError
 from hdfsstore.spark.group_state import KeyValue, key_state_class
+from hdfsstore.spark.row_columns import RowWriter
 from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.value_codec import VALUE_SCHEMA, ValueCodec
 from tests.unit.spark.partition import Partition, call
@@ -253,6 +254,20 @@ def test_what_would_not_come_back_is_refused_by_update(value: Any, part: str) ->
     with pytest.raises((TypeError, ValueError), match=part):
         state.update(value)
     assert state.get == 5
+
+
+class TwoGiB(list[bytes]):
+    """What pyarrow gives back in chunks, as it does with 2 GiB of bytes."""
+
+    def __arrow_array__(self, type: Any = None) -> pa.ChunkedArray:
+        return pa.chunked_array([[b"a"], [b"b"]], type)
+
+
+def test_states_that_one_array_has_no_room_for() -> None:
+    fields = [pa.field("value", pa.binary())]
+    for encode in (ValueCodec(Shown()).encode, RowWriter(VALUE_SCHEMA, fields, Shown()).columns):
+        with pytest.raises(SizeLimitError, match="the column 'value' of 2 rows takes 2 GiB or more"):
+            encode([TwoGiB([b"a", b"b"])], [True, True])
 
 
 def test_a_list_that_lies_is_kept_as_what_it_holds() -> None:
