@@ -5,6 +5,7 @@
     standalone's worker       SPARK_EXECUTOR_DIRS, path list     the worker, once the application has ended
     the driver, local mode    SparkFiles: <folder>/userFiles-*   the driver, when it ends; not when it is killed
     Kubernetes, others        SPARK_LOCAL_DIRS, comma            whoever deletes the pod's volumes
+                              (a Python worker has the blockmgr-* folder in each of them)
 
 This is the order in which Spark looks for them (Utils.getConfiguredLocalDirs). All executors of an application on a
 host have one such folder.
@@ -44,7 +45,7 @@ def spark_dirs(environ: Mapping[str, str], files_root: str) -> list[str]:
     """Spark's folders on this host.
 
     Args:
-        environ: of the Python worker, which has its executor's.
+        environ: of the Python worker, which has its executor's, but for SPARK_LOCAL_DIRS.
         files_root: SparkFiles.getRootDirectory(): absolute in local mode, and the working directory in executors.
     """
     if "CONTAINER_ID" in environ and environ.get("LOCAL_DIRS"):
@@ -54,5 +55,5 @@ def spark_dirs(environ: Mapping[str, str], files_root: str) -> list[str]:
     elif Path(files_root).is_absolute():
         found = [str(Path(files_root).parent)]
     else:
-        found = environ.get("SPARK_LOCAL_DIRS", "").split(",")
+        found = [str(Path(blocks).parent) for blocks in environ.get("SPARK_LOCAL_DIRS", "").split(",") if blocks]
     return [folder for folder in found if folder and Path(folder).is_dir()]

@@ -26,9 +26,9 @@ def test_the_folders_are_those_that_spark_takes(folders: list[str]) -> None:
     standalone = {"SPARK_EXECUTOR_DIRS": f"{b}{os.pathsep}{c}"}
     assert spark_dirs(yarn | standalone, ".") == [a, b]
     assert spark_dirs({"LOCAL_DIRS": a} | standalone, ".") == [b, c]
-    assert spark_dirs({"SPARK_LOCAL_DIRS": f"{c},{a}"}, ".") == [c, a]
-    assert spark_dirs({"SPARK_LOCAL_DIRS": c}, f"{a}/userFiles-1") == [a]  # local mode
-    assert spark_dirs({"SPARK_LOCAL_DIRS": f"{a}/none,{b}"}, ".") == [b]
+    assert spark_dirs({"SPARK_LOCAL_DIRS": f"{c}/blockmgr-1,{a}/blockmgr-2"}, ".") == [c, a]
+    assert spark_dirs({"SPARK_LOCAL_DIRS": f"{c}/blockmgr-1"}, f"{a}/userFiles-1") == [a]  # local mode
+    assert spark_dirs({"SPARK_LOCAL_DIRS": f"{a}/none/blockmgr-1,{b}/blockmgr-2"}, ".") == [b]
     assert spark_dirs({}, ".") == []
 
 
