@@ -168,8 +168,8 @@ class ImageFile:
             f"the {size:,} bytes of this image of the state cannot be mapped: the process may have {limit:,} bytes of "
             "address space, which mapped files count to",
             self.path,
-            remedy="In Spark raise spark.executor.pyspark.memory, which sets that limit, by the size of the images of "
-            "the partitions that a worker is given; or leave it unset, and let the container limit memory",
+            remedy="In Spark raise spark.executor.pyspark.memory, of which this is the share of a core, by the size of "
+            "the images that a worker is given; or leave it unset, and let the container limit memory",
         )
 
     def _metadata(self, image: Image) -> dict[str, Any]:
