@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
 
+from py4j.protocol import Py4JError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
@@ -20,6 +24,10 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 
+# One for each checkpoint, for as long as starts hold it.
+_starts: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_starts_lock = threading.Lock()
+
 
 class BatchStoppedError(Exception):
     """A batch was cut off, as Spark has cancelled its jobs: in words by which Spark knows that (StreamExecution.scala).
@@ -32,11 +40,24 @@ class BatchStoppedError(Exception):
         super().__init__(f"org.apache.spark.SparkException: the jobs of the batch, group {job_group}, were cancelled")
 
 
-def end_active_run(spark: SparkSession, checkpoint: str, query_name: str | None, *, stops: bool) -> None:
-    """Stops the run that the query has in this JVM, so that what it leaves in the checkpoint can be read.
+@contextmanager
+def only_start(checkpoint: str) -> Iterator[None]:
+    """Keeps other starts of the query waiting: each has to find the run that the one before it has made.
 
-    Spark does it too, when the new run starts: too late for what a start reads. As there, nothing happens to a query
-    that cannot start, as its name is taken.
+    Args:
+        checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
+    """
+    with _starts_lock:
+        lock = _starts.setdefault(checkpoint, threading.Lock())
+    with lock:
+        yield
+
+
+def find_active_run(spark: SparkSession, checkpoint: str, query_name: str | None, *, stops: bool) -> Any:
+    """The run that the query has in this JVM, Spark's StreamingQuery; None where it has none.
+
+    It has to be stopped before what it leaves in the checkpoint is read. Spark does that too, when the new run starts:
+    too late for what a start reads.
 
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
@@ -56,19 +77,17 @@ def end_active_run(spark: SparkSession, checkpoint: str, query_name: str | None,
     try:
         query_id = read_query_id(fs, f"{path}/metadata")
     except FileNotFoundError:
-        return
+        return None
     assert spark._jvm is not None
     running = spark._jsparkSession.sharedState().activeStreamingQueries()
     run = running.get(spark._jvm.java.util.UUID.fromString(query_id))
-    if run is None:
-        return
-    if not stops:
+    if run is not None and not stops:
         raise UnsupportedQueryError(
             f"a run of this query is active, {run.runId().toString()}, and a start may not stop it",
             path,
             remedy="Stop it, or set spark.sql.streaming.stopActiveRunOnRestart to true",
         )
-    run.stop()
+    return run
 
 
 @contextmanager
@@ -84,10 +103,23 @@ def stop_in_few_words(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        job_group = spark.sparkContext.getLocalProperty(_JOB_GROUP)
-        if job_group and _is_of_a_stop(str(error), job_group) and _is_stopped(spark, job_group):
-            raise BatchStoppedError(job_group) from None
-        raise
+        job_group = _stopped_group(spark, str(error))
+        if job_group is None:
+            raise
+        raise BatchStoppedError(job_group) from None
+
+
+def _stopped_group(spark: SparkSession, text: str) -> str | None:
+    """The job group of this thread's batch, if the text is of the batch's stop. None where Spark is gone, too."""
+    context = spark.sparkContext._jsc
+    if context is None:
+        return None
+    try:
+        job_group: str | None = context.getLocalProperty(_JOB_GROUP)
+        is_stopped = job_group and _is_of_a_stop(text, job_group) and _is_stopped(spark, job_group)
+    except Py4JError:
+        return None
+    return job_group if is_stopped else None
 
 
 def _is_of_a_stop(text: str, job_group: str) -> bool:

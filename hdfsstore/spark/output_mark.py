@@ -53,16 +53,23 @@ def claim(folder: OutputFolder, checkpoint: str) -> str:
         CorruptFileError: the folder's mark, or that file, is damaged.
     """
     fs, path = resolve(checkpoint)
-    owner = _owner(folder)
-    if owner is None:
-        _check_unmarked(folder, fs, path)
-    else:
-        _check(folder, owner, _query_id(fs, path))
+    owner = check(folder, checkpoint)
     query_id = _query_id(fs, path) or _new_query_id(fs, path)
     if owner is None:
         folder.create(MARK, encode_query_metadata(query_id))
         _check(folder, _owner(folder), query_id)
     return query_id
+
+
+def check(folder: OutputFolder, checkpoint: str) -> str | None:
+    """As claim, and changes nothing. Returns the id of the query whose folder it is; None where it has no mark."""
+    fs, path = resolve(checkpoint)
+    owner = _owner(folder)
+    if owner is None:
+        _check_unmarked(folder, fs, path)
+    else:
+        _check(folder, owner, _query_id(fs, path))
+    return owner
 
 
 def _owner(folder: OutputFolder) -> str | None:
@@ -97,7 +104,7 @@ def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> No
             remedy="Choose another path for the output; or delete that folder, if what it holds is not needed. If this "
             f"query wrote it, put a file {MARK} there, with the content {mark}",
         )
-    log.info("%s: the output there was written by query %s, and is marked as its own", folder.path, query_id)
+    log.info("%s: the output there was written by query %s, whose checkpoint this is", folder.path, query_id)
 
 
 def _has_written(folder: OutputFolder, found: Collection[int], fs: FileSystem, root: str) -> bool:

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.checkpoint_location import CheckpointLocation
 from hdfsstore.spark.output_folder import OutputFolder
-from hdfsstore.spark.output_mark import SUCCESS, batch_folder, claim
+from hdfsstore.spark.output_mark import SUCCESS, batch_folder, check, claim
 
 _COLUMN = "batch"
 _WRITING = "_writing-"
@@ -46,7 +46,7 @@ class ParquetSink:
 
     Raises:
         ValueError: there is no path, or a column is named as the folders are.
-        StateStoreError: Spark's own file sink has written there.
+        StateStoreError: Spark's own file sink has written there, or another query.
     """
 
     def __init__(
@@ -69,12 +69,14 @@ class ParquetSink:
         self._options = {name: value for name, value in options.items() if name != "path"}
         self._checkpoint = checkpoint
         self._swept = False
-        if OutputFolder(spark, path).exists(_SPARK_METADATA):
+        folder = OutputFolder(spark, path)
+        if folder.exists(_SPARK_METADATA):
             raise StateStoreError(
                 "Spark's own file sink has written there: Spark reads only what its log names",
                 f"{path}/{_SPARK_METADATA}",
                 remedy="Choose another path for the output of this query",
             )
+        check(folder, checkpoint.ours)
 
     def claim(self) -> None:
         """Makes the folder that of the query.

@@ -29,7 +29,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.errors import MissingFileError, SchemaMismatchError, remedied
 from hdfsstore.fs import Location, resolve
 from hdfsstore.publish import publish
-from hdfsstore.spark.log_entries import FOLDER, own_entry
+from hdfsstore.spark.log_entries import FOLDER, Entry, own_entry
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
 
@@ -81,8 +81,25 @@ def settle_state(
     """
     fs, path = resolve(checkpoint)
     root = f"{path}/{FOLDER}"
-    folder = f"{root}/state/{OPERATOR_ID}"
-    begun, done = (MetadataLog(fs, f"{root}/{name}", read_offset_log).list().files for name in ("offsets", "commits"))
+    settled = _settled(fs, root, wanted)
+    if settled is None:
+        write_description(fs, root, wanted)
+        return wanted, conf
+    metadata, newest = settled
+    return _keep_partitions(_folder(root), metadata, wanted), _keep_conf(root, newest.parsed, conf)
+
+
+def check_state(checkpoint: Location, wanted: StateDescription) -> None:
+    """Compares what the query keeps with what it kept before, as settle_state does; a run of it may be active."""
+    fs, path = resolve(checkpoint)
+    _settled(fs, f"{path}/{FOLDER}", wanted)
+
+
+def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[OperatorMetadata, Entry] | None:
+    """What describes the state, and the newest entry of the log; None where no batch has begun."""
+    folder = _folder(root)
+    # A batch that ends meanwhile is in the first listing or not, and in the second one if it is in the first.
+    done, begun = (MetadataLog(fs, f"{root}/{name}", read_offset_log).list().files for name in ("commits", "offsets"))
     newest = own_entry(fs, root, max(begun)) if begun else None
     if newest is None:  # no batch has begun: a start before may have failed
         if done:
@@ -91,8 +108,7 @@ def settle_state(
                 f"{root}/offsets",
                 remedy="Put its files back, or start the query with a new checkpointLocation",
             )
-        write_description(fs, root, wanted)
-        return wanted, conf
+        return None
     with remedied(_PUT_BACK):
         metadata = read_operator_metadata(fs, folder)
         if metadata is None:
@@ -102,7 +118,7 @@ def settle_state(
                 remedy=_PUT_BACK,
             )
         _compare(fs, folder, metadata, wanted)
-    return _keep_partitions(folder, metadata, wanted), _keep_conf(root, newest.parsed, conf)
+    return metadata, newest
 
 
 def fits(new: t.DataType, stored: t.DataType) -> bool:
@@ -145,7 +161,7 @@ def write_description(fs: FileSystem, root: str, wanted: StateDescription) -> No
     Args:
         root: `<checkpoint>/hdfsstore`.
     """
-    folder = f"{root}/state/{OPERATOR_ID}"
+    folder = _folder(root)
     family = ColumnFamily(DEFAULT_FAMILY, wanted.key_type, wanted.value_type, {})
     metadata = OperatorMetadata(
         wanted.method,
@@ -156,6 +172,10 @@ def write_description(fs: FileSystem, root: str, wanted: StateDescription) -> No
     publish(fs, _schema_path(folder), encode_state_schema([family], 2), overwrite=True)
     content = encode_operator_metadata(OPERATOR_ID, metadata, folder)
     publish(fs, f"{folder}/_metadata/metadata", content, overwrite=True)
+
+
+def _folder(root: str) -> str:
+    return f"{root}/state/{OPERATOR_ID}"
 
 
 def _schema_path(folder: str) -> str:

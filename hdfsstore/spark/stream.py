@@ -16,13 +16,13 @@ from hdfsstore.spark.declared import check_time_type
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.reports import Reports
-from hdfsstore.spark.schemas import StateDescription, settle_state
-from hdfsstore.spark.shipped import ship
+from hdfsstore.spark.schemas import StateDescription, check_state, settle_state
+from hdfsstore.spark.shipped import ShippedEngine, ship
 from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
-from hdfsstore.spark.takeover import take_over
+from hdfsstore.spark.takeover import check_takeover, take_over
 from hdfsstore.spark.ticks import UNKNOWN, with_ticks
-from hdfsstore.spark.upstream import stateful_operators
+from hdfsstore.spark.upstream import check_supported, stateful_operators
 from hdfsstore.spark.writer import Prepared, Run, StatefulStreamWriter
 
 
@@ -57,17 +57,20 @@ class StatefulStream:
         """Where to and how to write the output, as PySpark's DataFrame.writeStream."""
         return StatefulStreamWriter(self)
 
-    def prepare(self, run: Run) -> Prepared:
+    def check(self, run: Run) -> None:
+        """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
+        check_supported(self.rows, self.output_mode)
+        wanted = self._wanted(run)
+        check_takeover(run.checkpoint.ours, wanted, stateful_operators(self.rows))
+        check_state(run.checkpoint.ours, wanted)
+
+    def ship(self) -> ShippedEngine:
+        """Pickles the function. Whoever calls it sees to it that it is freed."""
+        return ship(self.rows.sparkSession.sparkContext, self.make_engine())
+
+    def prepare(self, run: Run, engine: ShippedEngine) -> Prepared:
         """Settles what the query keeps, and puts together what Spark's writer is to run."""
-        state_type = StructType.fromJson(self.state_schema.json_value)
-        check_time_type(self.rows.sparkSession, self.schema, state_type)
-        wanted = StateDescription(
-            self.method,
-            self.timeout_conf,
-            self.key_schema,
-            value_schema(self.state_schema, self.timeout_conf),
-            run.conf.num_partitions if self.columns.key_names else 1,
-        )
+        wanted = self._wanted(run)
         upstream = stateful_operators(self.rows)
         take_over(run.checkpoint.ours, wanted, run.conf.store, upstream)
         state, store_conf = settle_state(run.checkpoint.ours, wanted, run.conf.store)
@@ -91,7 +94,6 @@ class StatefulStream:
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         arrow_limit = ArrowLimit(self.rows)
         is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())
-        engine = ship(self.rows.sparkSession.sparkContext, self.make_engine())
         runner = BatchRunner(
             query,
             engine,
@@ -108,4 +110,15 @@ class StatefulStream:
             is_deterministic=is_deterministic,
             may_spill=run.conf.may_spill,
         )
-        return Prepared(rows, runner, engine)
+        return Prepared(rows, runner)
+
+    def _wanted(self, run: Run) -> StateDescription:
+        state_type = StructType.fromJson(self.state_schema.json_value)
+        check_time_type(self.rows.sparkSession, self.schema, state_type)
+        return StateDescription(
+            self.method,
+            self.timeout_conf,
+            self.key_schema,
+            value_schema(self.state_schema, self.timeout_conf),
+            run.conf.num_partitions if self.columns.key_names else 1,
+        )

@@ -77,16 +77,29 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
         StateStoreError: files are missing or damaged, or the filesystem fails.
     """
     fs, path = resolve(checkpoint)
+    operator = _found(fs, path, wanted, upstream)
+    if operator is not None:
+        _Takeover(fs, checkpoint, path, wanted, conf, operator).run()
+
+
+@remedied(_PUT_BACK)
+def check_takeover(checkpoint: str, wanted: StateDescription, upstream: Sequence[str]) -> None:
+    """As take_over, and changes nothing. Spark's operator may be running."""
+    _found(*resolve(checkpoint), wanted, upstream)
+
+
+def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
+    """The operator whose state is to be taken over; None where there is none."""
     root = f"{path}/{FOLDER}"
     under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
     has_state = not under_way and bool(MetadataLog(fs, f"{root}/commits", read_commit_log).list().files)
     operators = list_operators(fs, path)
     if has_state:
         _check_one_state(path, operators, wanted)
-        return
+        return None
     found = [operator for operator in operators if _is_candidate(operator, upstream)]
     if not found:
-        return
+        return None
     kept = f"{root}/{_KEPT}"
     committed = MetadataLog(fs, f"{path}/commits", read_commit_log).list().files
     if committed and not under_way and file_types(fs, [kept]) == [FileType.Directory]:
@@ -96,7 +109,7 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
             remedy=f"Put the files of {root} back, or go back to Spark's operator as docs/stateful-protocol.md says",
         )
     _check(path, found, wanted, upstream)
-    _Takeover(fs, checkpoint, path, wanted, conf, found[0]).run()
+    return found[0]
 
 
 def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDescription) -> None:

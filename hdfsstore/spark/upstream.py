@@ -122,6 +122,19 @@ def check_upstream(df: DataFrame, output_mode: str, timeout_conf: str, *, allow_
             )
 
 
+def check_supported(df: DataFrame, output_mode: str) -> None:
+    """Refuses a plan that Spark does not run on a stream, as Spark does when the query starts.
+
+    Raises:
+        AnalysisException: it is one.
+    """
+    if df.sparkSession.conf.get("spark.sql.streaming.unsupportedOperationCheck", "true") != "true":
+        return
+    sql: Any = df.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    mode = getattr(sql.streaming.OutputMode, output_mode.capitalize())()
+    sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(df._jdf.queryExecution().analyzed(), mode)
+
+
 def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:
     """The nodes of a plan that stand on a stream, by the names of their classes; sources apart."""
     children = plan.children()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from hdfsstore.errors import UnsupportedQueryError
-from hdfsstore.spark.active_run import end_active_run
+from hdfsstore.spark.active_run import find_active_run, only_start
 from hdfsstore.spark.checkpoint_location import CheckpointLocation, find_checkpoint
 from hdfsstore.spark.conf import QueryConf
 from hdfsstore.spark.metrics import ProgressLog
@@ -56,12 +56,10 @@ class Prepared:
     Attributes:
         rows: what it reads.
         function: of foreachBatch.
-        engine: that the function ships, to be freed with the end of the query.
     """
 
     rows: DataFrame
     function: Callable[[DataFrame, int], None]
-    engine: ShippedEngine
 
 
 class Stream(Protocol):
@@ -87,7 +85,13 @@ class Stream(Protocol):
     def timeout_conf(self) -> str:
         """PySpark's."""
 
-    def prepare(self, run: Run) -> Prepared:
+    def check(self, run: Run) -> None:
+        """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
+
+    def ship(self) -> ShippedEngine:
+        """Pickles the function. Whoever calls it sees to it that it is freed."""
+
+    def prepare(self, run: Run, engine: ShippedEngine) -> Prepared:
         """Settles what the query keeps, and puts together what Spark's writer is to run."""
 
 
@@ -283,27 +287,41 @@ class StatefulStreamWriter:
     ) -> StatefulQuery:
         """Checks the checkpoint, makes it the query's and starts it.
 
+        A run of the query that is active is stopped once nothing is known that speaks against the new one.
+
         Args:
             settle: makes the place of the output the query's, once nothing speaks against the query.
         """
-        stream, name = self._stream, self._name()
-        end_active_run(self._spark, checkpoint.ours, name, stops=conf.stop_active_run)
-        progress = ProgressLog(stream.method, conf.num_recent_progress, f"query {name or checkpoint.spark}")
-        prepared = stream.prepare(Run(conf, checkpoint, self._trigger, sink, progress))
-        try:
-            if settle is not None:
-                settle()
-            writer = prepared.rows.writeStream.outputMode(stream.output_mode)
-            writer = writer.option("checkpointLocation", checkpoint.spark)
-            if self._trigger:
-                writer = writer.trigger(**self._trigger)
-            if name is not None:
-                writer = writer.queryName(name)
-            if conf.names_sinks:
-                writer._jwrite = writer._jwrite.name(_SINK_NAME)  # PySpark's writer (4.3) has no such method
-            query = StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, progress)
-        except BaseException:
-            prepared.engine.free()
-            raise
-        prepared.engine.free_after(query)
+        with only_start(checkpoint.ours):
+            active = find_active_run(self._spark, checkpoint.ours, self._name(), stops=conf.stop_active_run)
+            progress = ProgressLog(
+                self._stream.method, conf.num_recent_progress, f"query {self._name() or checkpoint.spark}"
+            )
+            run = Run(conf, checkpoint, self._trigger, sink, progress)
+            if active is not None:
+                self._stream.check(run)
+            engine = self._stream.ship()
+            try:
+                if active is not None:
+                    active.stop()
+                query = self._started(run, engine, settle)
+            except BaseException:
+                engine.free()
+                raise
+        engine.free_after(query)
         return query
+
+    def _started(self, run: Run, engine: ShippedEngine, settle: Callable[[], None] | None) -> StatefulQuery:
+        prepared = self._stream.prepare(run, engine)
+        if settle is not None:
+            settle()
+        writer = prepared.rows.writeStream.outputMode(self._stream.output_mode)
+        writer = writer.option("checkpointLocation", run.checkpoint.spark)
+        if run.trigger:
+            writer = writer.trigger(**run.trigger)
+        name = self._name()
+        if name is not None:
+            writer = writer.queryName(name)
+        if run.conf.names_sinks:
+            writer._jwrite = writer._jwrite.name(_SINK_NAME)  # PySpark's writer (4.3) has no such method
+        return StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, run.progress)

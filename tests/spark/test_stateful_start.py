@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +14,17 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException, IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, UnsupportedQueryError
+from hdfsstore import Checkpoint, SchemaMismatchError, StateStoreError, UnsupportedQueryError
+from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.spark import groupBy, release
+from hdfsstore.spark.active_run import stop_in_few_words
+from hdfsstore.spark.driver_log import DriverLog
+from hdfsstore.spark.output_mark import MARK
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
 AT_START = {
@@ -232,6 +238,82 @@ def test_what_may_not_be_stopped_goes_on(source: Input, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedQueryError, match=f"{query.runId}.*stopActiveRunOnRestart"):
         writer.queryName("another").start()
     assert query.isActive
+
+
+def test_a_start_that_is_refused_stops_no_run(source: Input, tmp_path: Path) -> None:
+    rows = source.stream().where("n IS NULL").fillna(0)
+    checkpoint = str(tmp_path / "checkpoint")
+    query = timed_stream(rows).writeStream.option("checkpointLocation", checkpoint).format("noop").start()
+    query.processAllAvailable()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / MARK).write_bytes(encode_query_metadata(str(uuid.uuid4())))
+    source.spark.sql("CREATE TABLE of_other_columns (x INT) USING parquet")
+    lock = threading.Lock()
+
+    def unpicklable(*_: Any) -> None:
+        lock.acquire()
+
+    def writer(stream: Any) -> Any:
+        return stream.writeStream.option("checkpointLocation", checkpoint)
+
+    def stateful(func: Any, state: str, rows: DataFrame = rows) -> Any:
+        schemas = "k STRING, what STRING", state, "update", "ProcessingTimeTimeout"
+        return writer(groupBy(rows, "k").mapWithState(func, *schemas)).format("noop")
+
+    try:
+        with pytest.raises(StateStoreError, match=r"the output there is of query .*, and this is query"):
+            writer(timed_stream(rows)).format("parquet").start(str(tmp_path / "out"))
+        assert query.isActive
+        with pytest.raises(SchemaMismatchError, match=r"the schema of the state was .*long.* now"):
+            stateful(timed, "n STRING").start()
+        assert query.isActive
+        with pytest.raises(TypeError, match="pickle"):
+            stateful(unpicklable, "n LONG").start()
+        assert query.isActive
+        with pytest.raises(ValueError, match="of_other_columns has the columns x"):
+            writer(timed_stream(rows)).toTable("of_other_columns", format="parquet")
+        assert query.isActive
+        with pytest.raises(AnalysisException, match=r"(?i)sort"):
+            stateful(timed, "n LONG", rows.orderBy("n")).start()
+        assert query.isActive
+    finally:
+        source.spark.sql("DROP TABLE of_other_columns")
+    source.add(f"{a_row('b', 0)} UNION ALL SELECT 'c', timestamp_seconds(0), NULL")
+    query.processAllAvailable()
+    assert query.hdfsstore.lastProgress["batchId"] > 0
+
+
+def test_of_two_starts_at_once_the_second_reads_what_the_run_of_the_first_leaves(
+    source: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = timed_stream(source.stream().where("n IS NULL").fillna(0))
+    checkpoint = str(tmp_path / "checkpoint")
+    both, met = threading.Barrier(2), threading.Event()
+    last_finished = DriverLog.last_finished
+
+    def together(log: DriverLog) -> Any:
+        """Reads the next timeout, when the other start is about to do so, too; or will not be for a while."""
+        try:
+            both.wait(3)
+            met.set()
+        except threading.BrokenBarrierError:
+            assert not met.is_set()
+        return last_finished(log)
+
+    monkeypatch.setattr(DriverLog, "last_finished", together)
+    writers = [stream.writeStream.option("checkpointLocation", checkpoint).format("noop") for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        queries = [begun.result(60) for begun in [threads.submit(writer.start) for writer in writers]]
+    assert not met.is_set()
+    assert sorted(query.isActive for query in queries) == [False, True]
+    assert [query.exception() for query in queries] == [None, None]
+
+
+def test_an_error_of_a_batch_comes_out_when_spark_was_stopped_meanwhile() -> None:
+    context, session = SparkContext.__new__(SparkContext), SparkSession.__new__(SparkSession)
+    context._jsc, session._sc = None, context  # as SparkContext.stop() leaves them
+    with pytest.raises(ValueError, match="of the batch"), stop_in_few_words(session):
+        raise ValueError("of the batch")
 
 
 @pytest.mark.parametrize("sink", ["parquet", "foreachBatch"])
