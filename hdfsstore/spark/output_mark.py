@@ -6,7 +6,7 @@ Readers pass over names that begin with "_". The file is created only if absent,
 before each batch: of queries that start at the same moment one has the folder, and the others are refused.
 
 A folder without the file may have been written before there were such files. The query goes on there whose log tells
-of these batches: each that the log holds was written between its beginning and its end.
+of these batches: each that is there, and that the log holds, was written between its beginning and its end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Set
 
 from pyarrow.fs import FileSystem
 
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 MARK = "_hdfsstore_query"
 SUCCESS = "_SUCCESS"
 _BATCH = re.compile(r"batch=(0|[1-9]\d*)", re.ASCII)
+# What a driver left that was killed before there were marks: _writing-<batch>-<uuid>.
+_UNMARKED_WRITING = re.compile(r"_writing-\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # By how much the clocks of the driver and of the filesystems may differ.
 _CLOCKS_MS = 2_000
 
@@ -58,6 +60,10 @@ def claim(folder: OutputFolder, checkpoint: str) -> str:
     if owner is None:
         folder.create(MARK, encode_query_metadata(query_id))
         _check(folder, _owner(folder), query_id)
+        names = folder.names()
+        if any(map(_BATCH.fullmatch, names)):  # its own, from before
+            for name in filter(_UNMARKED_WRITING.fullmatch, names):
+                folder.delete(name)
     return query_id
 
 
@@ -107,20 +113,20 @@ def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> No
     log.info("%s: the output there was written by query %s, whose checkpoint this is", folder.path, query_id)
 
 
-def _has_written(folder: OutputFolder, found: Collection[int], fs: FileSystem, root: str) -> bool:
-    """Whether each batch that the query's log holds was written to the folder in its time.
+def _has_written(folder: OutputFolder, found: Set[int], fs: FileSystem, root: str) -> bool:
+    """Whether each batch in the folder that the query's log holds was written there in its time.
 
     Args:
-        found: the batches in the folder; older ones than those may have been deleted there.
+        found: the batches in the folder; others may have been deleted or moved there.
         root: `<checkpoint>/hdfsstore`.
     """
     done = MetadataLog(fs, f"{root}/commits", read_offset_log).list().files
     offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log)
     begun = offsets.list()
-    entries = offsets.read_all(begun, begun.files)
-    expected = [batch_id for batch_id in done if batch_id >= min(found)]
-    if not expected or max(found) > max(begun.files, default=-1):
+    if max(found) > max(begun.files, default=-1):
         return False
+    entries = offsets.read_all(begun, begun.files)
+    expected = found & done.keys()
     for batch_id in expected:
         written = folder.modified_ms(f"{batch_folder(batch_id)}/{SUCCESS}")
         entry, ended_ns = entries.get(batch_id), done[batch_id].mtime_ns
@@ -128,7 +134,7 @@ def _has_written(folder: OutputFolder, found: Collection[int], fs: FileSystem, r
             return False
         if not entry.timestamp_ms - _CLOCKS_MS <= written <= ended_ns // 1_000_000 + _CLOCKS_MS:
             return False
-    return True
+    return bool(expected)
 
 
 def _query_id(fs: FileSystem, checkpoint: str) -> str | None:

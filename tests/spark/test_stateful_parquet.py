@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 import uuid
@@ -21,6 +22,7 @@ from test_stateful_writer import Events, finished, run_again, state_of, total, t
 from hdfsstore import CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.spark import groupBy, output_folder, output_mark
 from hdfsstore.spark.checkpoint_location import CheckpointLocation
+from hdfsstore.spark.output_folder import OutputFolder
 from hdfsstore.spark.output_mark import MARK
 from hdfsstore.spark.parquet_sink import ParquetSink
 
@@ -202,10 +204,15 @@ def test_the_checkpoint_that_has_written_unmarked_output_goes_on_and_others_are_
     finished(begin(events, tmp_path / "other", tmp_path / "other-out"))  # as many batches, some seconds later
     (out / MARK).unlink()
     expected = rows_of(spark, out)
+    # Left by drivers that were killed: one of before, and one of a query that has begun there since.
+    writing = [f"_writing-1-{uuid.uuid4()}", f"_writing-{uuid.uuid4()}-1-{uuid.uuid4()}"]
+    for name in writing:
+        (out / name).mkdir()
     for checkpoint in ("other", "new"):
         with pytest.raises(StateStoreError, match=rf"batches 0 to 1 of a query that has left no {MARK}"):
             begin(events, tmp_path / checkpoint, out)
     assert not (out / MARK).exists()
+    assert all((out / name).exists() for name in writing)
     (out / "batch=2").mkdir()  # more than the query has begun
     with pytest.raises(StateStoreError, match="batches 0 to 2"):
         begin(events, tmp_path / "cp", out)
@@ -214,6 +221,42 @@ def test_the_checkpoint_that_has_written_unmarked_output_goes_on_and_others_are_
     finished(begin(events, tmp_path / "cp", out))
     assert rows_of(spark, out) == [*expected, (2, "ann", 3)]
     assert id_in(out / MARK) == id_in(tmp_path / "cp/metadata")
+    assert [(out / name).exists() for name in writing] == [False, True]
+
+
+def test_unmarked_output_is_still_the_querys_where_a_consumer_takes_batches(
+    spark: SparkSession, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_mark, "_CLOCKS_MS", 0)
+    out, checkpoint = tmp_path / "out", tmp_path / "cp"
+
+    def check(batches: set[str]) -> None:
+        (out / MARK).unlink()
+        with pytest.raises(StateStoreError, match=f"of a query that has left no {MARK}"):
+            sink_of(spark, out, tmp_path / "later").claim()
+        sink_of(spark, out, checkpoint).claim()
+        assert {path.name for path in out.glob("batch=*")} == batches
+
+    # A query that was killed in its first batch is not told from another one: its user has to say it.
+    events.add(("ann", 1, 0))
+    finished(begin(events, checkpoint, out))
+    run_again(checkpoint, 0)
+    mark = (out / MARK).read_bytes()
+    (out / MARK).unlink()
+    with pytest.raises(StateStoreError, match="If this query wrote it, put a file") as refused:
+        begin(events, checkpoint, out)
+    assert mark.decode() in str(refused.value)
+    (out / MARK).write_bytes(mark)
+    finished(begin(events, checkpoint, out))
+    finished(begin(events, tmp_path / "later", tmp_path / "later-out"))
+    for _ in range(2):
+        events.add(("ann", 1, 0))
+        finished(begin(events, checkpoint, out))
+        finished(begin(events, tmp_path / "later", tmp_path / "later-out"))
+    shutil.rmtree(out / "batch=1")
+    check({"batch=0", "batch=2"})
+    shutil.rmtree(out / "batch=2")
+    check({"batch=0"})
 
 
 def test_a_mark_or_an_id_that_is_damaged_or_gone_is_named(spark: SparkSession, events: Events, tmp_path: Path) -> None:
@@ -252,6 +295,7 @@ def test_what_a_driver_was_writing_when_another_one_swept_it_is_not_published(
         writing = pool.submit(slow, half, 3)
         try:
             wait_for(lambda: any(out.glob("_writing-*/_temporary/*/task_*/*.parquet")))
+            quick.claim()
             quick(spark.createDataFrame(rows, SCHEMA).coalesce(1), 3)
         finally:
             go.touch()
@@ -259,6 +303,57 @@ def test_what_a_driver_was_writing_when_another_one_swept_it_is_not_published(
             writing.result(120)
     assert rows_of(spark, out) == [(3, "early", 1), (3, "late", 1)]
     assert {path.name for path in out.iterdir()} == {"batch=3", MARK}
+
+
+class Killed(BaseException):
+    """In the place of the driver's end."""
+
+
+def test_a_batch_that_is_replaced_is_there_whole_and_once_wherever_the_driver_is_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a driver that is slow: another one has committed the batch meanwhile, and will not write it again."""
+    old, new = (spark.createDataFrame([("ann", n), ("bob", n)], SCHEMA).coalesce(1) for n in (1, 2))
+    versions = [[(7, "ann", n), (7, "bob", n)] for n in (1, 2)]
+    steps, killed_at = 0, 0
+
+    def dying(method: Callable[..., None]) -> Callable[..., None]:
+        def step(folder: OutputFolder, *names: Any) -> None:
+            nonlocal steps
+            steps += 1
+            if 0 < killed_at <= steps:
+                raise Killed
+            method(folder, *names)
+
+        return step
+
+    for name in ("create", "rename", "delete"):
+        monkeypatch.setattr(OutputFolder, name, dying(getattr(OutputFolder, name)))
+    seen: list[list[tuple[Any, ...]]] = []
+    for turn in range(1, 20):
+        out = tmp_path / f"out{turn}"
+        killed_at = 0
+        sink_of(spark, out, tmp_path / "cp").claim()
+        slow, quick, next_start = (sink_of(spark, out, tmp_path / "cp") for _ in range(3))
+        quick(old, 7)
+        steps, killed_at = 0, turn
+        try:
+            slow(new, 7)
+        except Killed:
+            pass
+        else:
+            break
+        killed_at = 0
+        assert not (out / "batch=7").exists() or rows_of(spark, out) in versions
+        next_start.claim()
+        seen.append(rows_of(spark, out))
+        assert seen[-1] in versions
+        assert {path.name for path in out.iterdir()} == {"batch=7", MARK}
+        assert {path.name for path in (out / "batch=7").glob("_*")} == {"_SUCCESS"}
+    assert rows_of(spark, out) == versions[1]
+    assert {path.name for path in out.iterdir()} == {"batch=7", MARK}
+    assert seen == sorted(seen)
+    assert [seen.count(version) for version in versions] == [4, 2]
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
