@@ -57,7 +57,8 @@ cdef class KeySet:
     cdef KeyTable table
     cdef Area holds, filter
     cdef int64_t settled            # entries from this byte on are of the delta under way
-    cdef int64_t filtered           # so many keys are in the filter
+    cdef int64_t filtered           # so many keys are in the filter, which was made
+    cdef int filtered_bits          # when this was `table.bits`: slots may grow though no key comes
     cdef readonly int64_t noted     # records of the delta under way
     cdef readonly bint superseded   # whether one of them was preceded by one of its key that an earlier `note` had
     cdef bint busy
@@ -174,7 +175,7 @@ cdef class KeySet:
     cdef bint make_filter(self) noexcept nogil:
         cdef uint64_t i, slot
         cdef uint64_t* words
-        if self.filtered == self.table.count:
+        if self.filtered == self.table.count and self.filtered_bits == self.table.bits:
             return True
         area_free(&self.filter)
         self.filtered = 0
@@ -186,6 +187,7 @@ cdef class KeySet:
             if slot:
                 words[slot >> (67 - self.table.bits)] |= filter_bits(slot)
         self.filtered = self.table.count
+        self.filtered_bits = self.table.bits
         return True
 
     def keep_absent(self, const uint8_t[::1] data not None, keys not None, values not None):

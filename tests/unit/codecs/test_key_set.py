@@ -100,6 +100,17 @@ def test_keys_that_are_noted_later_are_no_longer_absent() -> None:
         assert records_at(data, keys, values, known.keep_absent(data, keys, values)) == snapshot[end:]
 
 
+def test_keys_that_are_noted_again_and_let_the_table_grow_are_still_there() -> None:
+    """Room is made for a group before it is known that none of its keys is new."""
+    noted = [(struct.pack("<q", i), b"v") for i in range(500)]
+    known = KeySet()
+    for _ in range(2):
+        known.note(*spans(noted))
+        known.settle()
+        assert known.keep_absent(*spans(noted)) == 0
+    assert len(known) == len(noted)
+
+
 def test_records_that_were_not_noted_are_refused() -> None:
     _, keys, values = noted = spans([(b"a", b"1"), (b"b", b"2")])
     known = KeySet()
