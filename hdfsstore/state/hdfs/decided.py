@@ -40,10 +40,12 @@ class Decided:
         """The same as `convert` of each window; read again only where a key is in two of them."""
         converted: list[T] = []
         for window in self._noted(version_id, source):
-            if not self._keys.superseded:
+            if self._keys.superseded:
+                converted.clear()
+            else:
                 converted += map(convert, self._kept(window, self._keys.noted - len(window)))
         if self._keys.superseded:
-            converted = [convert(window) for window in self._again(version_id, source)]
+            converted += [convert(window) for window in self._again(version_id, source)]
         self._keys.settle()
         return converted
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +17,13 @@ from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import encode_header
-from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.files import StateFiles
 from hdfsstore.state.hdfs.load import PartitionLoader
 from tests.unit.state.chains import State, pairs, row
 from tests.unit.state.chains import records as encoded
+from tests.unit.state.maps import binary
 
 SOURCE = Path(__file__).parents[2] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
 LAST = max(int(path.stem) for path in SOURCE.glob("*.delta"))
@@ -91,6 +93,30 @@ def test_files_of_many_windows(
     monkeypatch.setattr(records, "WINDOW_BYTES", window_bytes)
     for version, rows in expected.items():
         assert state(folder, version) == rows
+
+
+def test_what_was_converted_is_freed_before_a_delta_is_converted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second record's key comes again in the last window, so that none of the first two records' work is kept."""
+
+    class Converted:
+        pass
+
+    monkeypatch.setattr(records, "WINDOW_BYTES", 1)
+    keys = binary([row(1), row(2), row(3), row(2)])
+    content = encode_records(keys, binary([row(0)] * 4), row_checksums=False)
+    (tmp_path / "1.delta").write_bytes(compress("lz4", content))
+    alive: weakref.WeakSet[Converted] = weakref.WeakSet()
+    most: list[int] = []
+
+    def convert(_: Window) -> Converted:
+        most.append(len(alive))
+        alive.add(made := Converted())
+        return made
+
+    assert len(loader(tmp_path).load(1, convert)) == 3
+    assert most == [0, 1, 2, 0, 1, 2]
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
