@@ -72,7 +72,7 @@ cdef list image_parts(Image image, bytes metadata, step):
     store_le64(out + 16, layout.length)
     store_le64(out + 24, view.by_prefix.count)
     store_le64(out + 32, view.num_slots)
-    store_le64(out + 40, image.num_keys)
+    store_le64(out + NUM_KEYS_AT, image.num_keys)
     store_le64(out + 48, image.records_size)
     store_le64(out + 56, len(metadata))
     store_le32(out + 64, view.row_checksums)
@@ -136,7 +136,7 @@ cdef Image open_image(buffer, str path):
         raise CorruptFileError(
             f"the file has {length} bytes, and its header says {load_le64(p + 16)}", path, 16, remedy
         )
-    num_keys = <int64_t> load_le64(p + 40)
+    num_keys = <int64_t> load_le64(p + NUM_KEYS_AT)
     indexed_at = load_le32(p + 76)
     homes = load_le64(p + 88)
     key_columns = load_le32(p + 104)

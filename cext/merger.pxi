@@ -39,10 +39,10 @@ cdef class Merger:
     cdef int64_t built          # bytes of the new image's records
     cdef Indexing work
     cdef bint decided, copied, indexed, finished, busy
+    cdef Fault fault            # once there is one, what was under way is half done: each call raises it again
 
     def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
         cdef Layer layer
-        cdef Fault fault = Fault(NONE, 0)
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
@@ -57,8 +57,8 @@ cdef class Merger:
             self.table.layers[i] = layer.area.data
             records += layer.num_records
         self.size = base.view.end
-        if not table_reserve(&self.table, records, &fault):
-            raise failure(&fault, base.path)
+        table_reserve(&self.table, records, &self.fault)
+        self.check()
 
     def __dealloc__(self):
         table_free(&self.table)
@@ -67,6 +67,11 @@ cdef class Merger:
         area_free(&self.window)
         indexing_free(&self.work)
 
+    cdef bint check(self) except False:
+        if self.fault.kind != NONE:
+            raise failure(&self.fault, self.base.path)
+        return True
+
     def read(self):
         """Does a millisecond's work or less without the GIL towards the merged records, and gives the next of them.
 
@@ -74,21 +79,20 @@ cdef class Merger:
             A pyarrow.Buffer that is good until the next call; it may be empty. The end mark comes last, then None.
 
         Raises:
-            ImageDamagedError: a block of the image does not match its checksum.
+            ImageDamagedError: a block of the image does not match its checksum. Each further call raises it again.
         """
-        cdef Fault fault = Fault(NONE, 0)
         cdef int64_t size = 0
         begin(&self.busy)
         try:
+            self.check()
             if is_at_end(&self.reading):
                 return None
             if not self.prepare():
                 if self.window.data == NULL and not area_need(&self.window, STEP_BYTES):
                     raise MemoryError
                 with nogil:
-                    size = self.fill(&self.reading, self.window.data, STEP_BYTES, &fault)
-                if fault.kind != NONE:
-                    raise failure(&fault, self.base.path)
+                    size = self.fill(&self.reading, self.window.data, STEP_BYTES, &self.fault)
+                self.check()
         finally:
             self.busy = False
         return pa.foreign_buffer(<uintptr_t> self.window.data, size, self)
@@ -100,7 +104,7 @@ cdef class Merger:
             Whether there is more to do.
 
         Raises:
-            ImageDamagedError: a block of the image does not match its checksum.
+            ImageDamagedError: a block of the image does not match its checksum. Each further call raises it again.
         """
         begin(&self.busy)
         try:
@@ -109,25 +113,25 @@ cdef class Merger:
             self.busy = False
 
     cdef bint build_more(self) except -1:
-        cdef Fault fault = Fault(NONE, 0)
+        self.check()
         if self.finished or self.image is None:
             return False
         if self.prepare():
             return True
         with nogil:
             if not self.copied:
-                self.copy(&fault)
+                self.copy(&self.fault)
             elif not self.indexed:
-                self.index(&fault)
+                self.index(&self.fault)
             else:
-                self.finished = not other_index_step(self.image, &self.work, &fault)
-        if fault.kind != NONE:
-            raise failure(&fault, self.base.path)
+                self.finished = not other_index_step(self.image, &self.work, &self.fault)
+        self.check()
         return not self.finished
 
     def finish(self):
         """The image, when `build` has returned False. Ends the merger."""
         image = self.image
+        self.check()
         if not self.finished or image is None:
             raise ValueError("the image is not built yet, or was given away")
         self.image = None
@@ -135,24 +139,23 @@ cdef class Merger:
 
     cdef bint prepare(self) except -1:
         """Decides some records. False: all are decided."""
-        cdef Fault fault = Fault(NONE, 0)
         cdef Layer layer
         if self.decided:
             return False
         if self.pages < self.table.slots.capacity:
-            self.pages = make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
+            with nogil:
+                self.pages = make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
         elif self.layer == len(self.layers):
             with nogil:
-                self.settle(&fault)
+                self.settle(&self.fault)
         else:
             layer = self.layers[self.layer]
             with nogil:
-                self.decide(layer, &fault)
+                self.decide(layer, &self.fault)
             if self.at == layer.size - 4:
                 self.layer += 1
                 self.at = 0
-        if fault.kind != NONE:
-            raise failure(&fault, self.base.path)
+        self.check()
         return True
 
     cdef void decide(self, Layer layer, Fault* fault) noexcept nogil:

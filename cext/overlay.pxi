@@ -141,7 +141,7 @@ cdef class VersionedMap:
         """
         cdef Area visible = Area(NULL, 0, 0)
         cdef Fault fault = Fault(NONE, 0)
-        cdef int64_t number, at = 0, most = INT64_MAX if step is None else STEP_RECORDS, more_keys = 0
+        cdef int64_t number, num_keys, at = 0, most = INT64_MAX if step is None else STEP_RECORDS, more_keys = 0
         cdef bint counted
         self.check(parent)
         if layer.row_checksums != self.overlay.row_checksums:
@@ -169,13 +169,15 @@ cdef class VersionedMap:
                     step()
         finally:
             area_free(&visible)
+        num_keys = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
+        check_count(num_keys, &fault)
         if fault.kind != NONE:
             raise failure(&fault, self.image.path)
         if counted:
             self.due_cursors[number], layer.due_cursors = layer.due_cursors, None
             if parent:  # who goes on from before the parent begins anew: cursors may be large
                 self.due_cursors[self.parents[parent - 1]] = None
-        self.key_counts[number] = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
+        self.key_counts[number] = num_keys
         return number
 
     cdef bint place_layer(self, const uint8_t* records, int64_t number, Fault* fault) noexcept nogil:
@@ -237,7 +239,9 @@ cdef class VersionedMap:
         cdef int64_t newest, number, offset
         cdef bint tombstone
         cdef int i
-        if not table_reserve(table, n, fault):
+        if not table_reserve(table, n, fault) or not prefix_reserve(
+            &self.prefixes, &self.image.plan, keys, n, &self.scratch, fault
+        ):
             return
         for i in range(n):
             table_start(table, &keys[i])
@@ -259,8 +263,8 @@ cdef class VersionedMap:
                     node.at = <uint64_t> offset << 1 | tombstone
                     continue
             table_add(table, keys[i].at, keys[i].hash, newest, reader.layer, offset, tombstone)
-            if newest < 0 and self.image.plan.columns and not prefix_add(
-                &self.prefixes, &self.image.plan, table, &self.image.view.seed, keys[i].key, keys[i].size,
-                table.count - 1, &self.scratch, fault,
-            ):
-                return
+            if newest < 0 and self.image.plan.columns:
+                prefix_add(
+                    &self.prefixes, &self.image.plan, table, &self.image.view.seed, keys[i].key, keys[i].size,
+                    table.count - 1, &self.scratch,
+                )

@@ -44,10 +44,15 @@ cdef int64_t prefixes_bytes(const Prefixes* prefixes) noexcept nogil:
     return prefixes.slots.capacity + prefixes.entries.capacity
 
 
+cdef inline int64_t prefix_room(const Plan* plan, int64_t size) noexcept nogil:
+    """Bytes that the prefix of a key of that size takes at most."""
+    return padded(size) + 16 * plan.columns
+
+
 cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* row) noexcept nogil:
     """Writes the prefix of a key and returns its size; -1: the key is no row of so many columns; -2: no memory."""
     cdef int64_t bits = bitset_bytes(plan.key_columns), fixed = bitset_bytes(plan.columns) + 8 * plan.columns
-    cdef int64_t i, used = fixed, most = padded(size) + 16 * plan.columns, length, room, offset
+    cdef int64_t i, used = fixed, most = prefix_room(plan, size), length, room, offset
     cdef uint64_t slot
     cdef uint8_t* out
     if size < bits + 8 * plan.key_columns:
@@ -82,9 +87,9 @@ cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* r
 
 cdef int64_t prefix_find(
     const Prefixes* prefixes, const Plan* plan, const Table* table, uint64_t h, const uint8_t* row, int64_t size,
-    Scratch* scratch, uint64_t* at, Fault* fault,
+    Scratch* scratch, uint64_t* at,
 ) noexcept nogil:
-    """The newest entry of the prefix, or -1, which may be a fault; `at` is its slot or where it belongs."""
+    """The newest entry of the prefix; -1: there is none; -2: no memory. `at` is its slot or where it belongs."""
     cdef uint64_t mask = (<uint64_t> 1 << prefixes.bits) - 1, slot
     cdef int64_t number, other_size
     cdef const uint8_t* other
@@ -101,49 +106,31 @@ cdef int64_t prefix_find(
             )
             other_size = project(plan, other, other_key_size, &scratch.other)
             if other_size == -2:
-                fault.kind = OUT_OF_MEMORY
-                return -1
+                return -2
             if are_alike(scratch.other.data, other_size, row, size):
                 return number
         at[0] = (at[0] + 1) & mask
 
 
-cdef bint prefix_add(
-    Prefixes* prefixes, const Plan* plan, const Table* table, const HashSeed* seed,
-    const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch, Fault* fault,
+cdef bint prefix_reserve(
+    Prefixes* prefixes, const Plan* plan, const Lookup* keys, int n, Scratch* scratch, Fault* fault
 ) noexcept nogil:
-    """Notes a new key under its prefix; one that is no row of the plan's columns has none, and no scan finds it."""
-    cdef uint64_t h, at = 0
-    cdef int64_t size = project(plan, key, key_size, &scratch.row), before
-    cdef Entry* entry
-    if size == -1:
-        return True
-    if size == -2:
-        fault.kind = OUT_OF_MEMORY
-        return False
-    if not prefix_reserve(prefixes, fault):
-        return False
-    h = hash_key(scratch.row.data, size, seed)
-    before = prefix_find(prefixes, plan, table, h, scratch.row.data, size, scratch, &at, fault)
-    if fault.kind != NONE:
-        return False
-    entry = <Entry*> prefixes.entries.data + prefixes.count
-    entry.node = number
-    entry.before = <uint32_t> (before + 1)
-    entry.unused = 0
-    prefixes.count += 1
-    prefixes.distinct += before < 0
-    (<uint64_t*> prefixes.slots.data)[at] = (h >> 32) << 32 | <uint64_t> prefixes.count
-    return True
-
-
-cdef bint prefix_reserve(Prefixes* prefixes, Fault* fault) noexcept nogil:
+    """Makes room for a group of keys, each of which may have a prefix of its own: none of their prefix_add can fail."""
     cdef Table slots
-    cdef int bits = bits_for(prefixes.distinct + 1, prefixes.bits)
-    if prefixes.count + 1 > MOST_NODES or bits > MOST_BITS:
+    cdef int64_t room = 0
+    cdef int bits = bits_for(prefixes.distinct + n, prefixes.bits), i
+    if plan.columns == 0:
+        return True
+    for i in range(n):
+        room = max(room, prefix_room(plan, keys[i].size))
+    if prefixes.count + n > MOST_NODES or bits > MOST_BITS:
         fault.kind = TABLE_FULL
         return False
-    if not area_need(&prefixes.entries, (prefixes.count + 1) * <int64_t> sizeof(Entry)):
+    if (
+        not area_need(&prefixes.entries, (prefixes.count + n) * <int64_t> sizeof(Entry))
+        or not area_need(&scratch.row, room)
+        or not area_need(&scratch.other, room)
+    ):
         fault.kind = OUT_OF_MEMORY
         return False
     if bits == prefixes.bits:
@@ -156,3 +143,27 @@ cdef bint prefix_reserve(Prefixes* prefixes, Fault* fault) noexcept nogil:
     prefixes.slots = slots.slots
     prefixes.bits = slots.bits
     return True
+
+
+cdef void prefix_add(
+    Prefixes* prefixes, const Plan* plan, const Table* table, const HashSeed* seed,
+    const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch,
+) noexcept nogil:
+    """Notes a new key, for which there is room, under its prefix.
+
+    One that is no row of the plan's columns has none, and no scan finds it.
+    """
+    cdef uint64_t h, at = 0
+    cdef int64_t size = project(plan, key, key_size, &scratch.row), before
+    cdef Entry* entry
+    if size < 0:
+        return
+    h = hash_key(scratch.row.data, size, seed)
+    before = prefix_find(prefixes, plan, table, h, scratch.row.data, size, scratch, &at)
+    entry = <Entry*> prefixes.entries.data + prefixes.count
+    entry.node = number
+    entry.before = <uint32_t> (before + 1)
+    entry.unused = 0
+    prefixes.count += 1
+    prefixes.distinct += before < 0
+    (<uint64_t*> prefixes.slots.data)[at] = (h >> 32) << 32 | <uint64_t> prefixes.count

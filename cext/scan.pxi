@@ -195,7 +195,7 @@ cdef bint follow_chain(
             started = True
             entry = -1
             if prefixes.count:
-                entry = prefix_find(prefixes, plan, table, h, row, size, scratch, &at, fault)
+                entry = prefix_find(prefixes, plan, table, h, row, size, scratch, &at)
         entries = <const Entry*> prefixes.entries.data
         while entry >= 0 and n < GROUP:
             keys[n].key = node_key(table, node_of(table, <int64_t> entries[entry].node), &keys[n].size)
@@ -204,9 +204,7 @@ cdef bint follow_chain(
             n += 1
         if where == IN_OVERLAY:
             PyThread_release_lock(reader.lock)
-        if fault.kind != NONE:
-            return False
-        if not keep_current(reader, keys, found, n, out):
+        if entry == -2 or not keep_current(reader, keys, found, n, out):
             fault.kind = OUT_OF_MEMORY
             return False
     return True

@@ -55,6 +55,7 @@ cdef class Transaction:
 
     cdef leave(self, Fault* fault):
         self.busy = False
+        check_count(self.num_keys, fault)
         if fault.kind != NONE:
             raise failure(fault, self.map_.image.path)
 
@@ -80,8 +81,8 @@ cdef class Transaction:
             raise too_large("the value")
         self.enter(True)
         with nogil:
-            if self.reserve(found.size + size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
-                self.write(&found, data, <int32_t> size, &fault)
+            if self.reserve(found.size + size, 1, &fault) and self.find_one(&found, &fault):
+                self.write(&found, data, <int32_t> size)
         self.leave(&fault)
 
     def remove(self, bytes key not None):
@@ -94,8 +95,8 @@ cdef class Transaction:
         self.enter(True)
         before = self.num_removes
         with nogil:
-            if self.reserve(found.size, 1, &fault) and find_all(&self.reader, &found, 1, &fault):
-                self.write(&found, NULL, -1, &fault)
+            if self.reserve(found.size, 1, &fault) and self.find_one(&found, &fault):
+                self.write(&found, NULL, -1)
         removed = self.num_removes > before
         self.leave(&fault)
         return removed
@@ -219,15 +220,13 @@ cdef class Transaction:
                 self.find_got(keys, start, n)
             elif not find_all(&self.reader, keys, n, fault):
                 return
+            if not self.reserve_prefixes(keys, n, fault):
+                return
             for i in range(n):
                 if v != NULL:
-                    self.write(
-                        &keys[i], value_of(&values, start + i), <int32_t> size_of(&values, start + i), fault
-                    )
+                    self.write(&keys[i], value_of(&values, start + i), <int32_t> size_of(&values, start + i))
                 else:
-                    self.write(&keys[i], NULL, -1, fault)
-                if fault.kind != NONE:
-                    return
+                    self.write(&keys[i], NULL, -1)
             start += n
 
     cdef void find_got(self, Lookup* keys, int64_t start, int n) noexcept nogil:
@@ -251,7 +250,14 @@ cdef class Transaction:
         self.own_records = self.records.data
         return True
 
-    cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size, Fault* fault) noexcept nogil:
+    cdef inline bint reserve_prefixes(self, const Lookup* keys, int n, Fault* fault) noexcept nogil:
+        return prefix_reserve(&self.prefixes, &self.map_.image.plan, keys, n, &self.scratch, fault)
+
+    cdef inline bint find_one(self, Lookup* key, Fault* fault) noexcept nogil:
+        """Looks for a key that is to be written, and makes room for its prefix."""
+        return find_all(&self.reader, key, 1, fault) and self.reserve_prefixes(key, 1, fault)
+
+    cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size) noexcept nogil:
         """Appends the update of a key, for which there is room, that find_all has looked for."""
         cdef int64_t before
         cdef bint present = key.value_size >= 0, is_own = False
@@ -278,7 +284,7 @@ cdef class Transaction:
         if before < 0 and self.map_.image.plan.columns:
             prefix_add(
                 &self.prefixes, &self.map_.image.plan, &self.own, &self.map_.image.view.seed, key.key, key.size,
-                self.own.count - 1, &self.scratch, fault,
+                self.own.count - 1, &self.scratch,
             )
 
     def scan(self, int64_t max_bytes=1 << 20):

@@ -96,7 +96,7 @@ class Merger:
             A buffer that is good until the next call; it may be empty. The end mark comes last, then None.
 
         Raises:
-            ImageDamagedError: a block of the image is damaged.
+            ImageDamagedError: a block of the image is damaged. Each further call of the merger raises it again.
         """
     def build(self) -> bool:
         """Does a millisecond's work or less without the GIL towards an image of them; returns whether there is more.

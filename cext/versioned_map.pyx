@@ -85,6 +85,7 @@ cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
     STEP_RECORDS = 2048     # records that a step of background work parses and looks up at most
     STEP_BYTES = 1 << 20    # bytes that it copies at most
+    NUM_KEYS_AT = 40        # in the image file
     MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 
 cdef enum FaultKind:
@@ -94,6 +95,7 @@ cdef enum FaultKind:
     TOO_MUCH_TO_INDEX
     DAMAGED_BLOCK
     DAMAGED_RECORD
+    DAMAGED_COUNT
 
 cdef struct Fault:
     FaultKind kind
@@ -147,6 +149,11 @@ cdef inline bint are_alike(const uint8_t* a, int64_t a_size, const uint8_t* b, i
     return a_size == b_size and (a_size == 0 or memcmp(a, b, a_size) == 0)
 
 
+cdef inline void check_count(int64_t num_keys, Fault* fault) noexcept nogil:
+    if num_keys < 0 and fault.kind == NONE:  # of an image from a file, which anybody may have made up
+        fault[0] = Fault(DAMAGED_COUNT, NUM_KEYS_AT)
+
+
 cdef failure(Fault* fault, str path):
     """The exception for a fault."""
     if fault.kind == OUT_OF_MEMORY:
@@ -164,6 +171,8 @@ cdef failure(Fault* fault, str path):
     what = "a block of the image does not match its checksum"
     if fault.kind == DAMAGED_RECORD:
         what = "the image's index names no record"
+    if fault.kind == DAMAGED_COUNT:
+        what = "the image has more keys than its header says"
     return ImageDamagedError(what, path, fault.offset, "Remove the image: it is built anew from the checkpoint's files")
 
 

@@ -86,9 +86,69 @@ for work in (put_large, put_and_keep, get_many, scan, build, add, due):
     assert map_.transaction(map_.add(0, layer)).get(bytes(1 << 20)) == bytes(1 << 20)
 """
 
+# A key whose prefix takes more memory than its entry in a table: (string, long), the first of which is the prefix.
+WIDE_PREFIX = """
+import resource
+import struct
+from hdfsstore._cext.versioned_map import Image, Merger, VersionedMap
+
+SIZE = 32 << 20
+text = bytes(SIZE)
+key = struct.pack("<qqq", 0, 24 << 32 | SIZE, 7) + text
+prefix = struct.pack("<qq", 0, 16 << 32 | SIZE) + text
+plan = (2, b"\\1")
+map_ = VersionedMap(Image.empty(row_checksums=False, prefix=plan))
+other = VersionedMap(Image.empty(row_checksums=False)).transaction(0)
+other.put(key, b"v")
+layer = other.seal()
+transaction = map_.transaction(0)
+merger = Merger(Image.empty(row_checksums=False), [layer], prefix=plan)
+
+def fails_in(room, work):
+    with open("/proc/self/statm") as statm:
+        size = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))
+    try:
+        work()
+    except MemoryError:
+        print(work.__name__)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+def add():
+    map_.add(0, layer)
+
+def put():
+    transaction.put(key, b"v")
+
+def build():
+    while merger.build():
+        pass
+
+fails_in(SIZE // 2, add)
+assert [len(keys) for keys in map_.transaction(map_.add(0, layer)).prefix_scan(prefix)] == [1, 1]
+
+fails_in(SIZE * 3 // 2, put)
+assert transaction.get(key) is None
+transaction.put(key, b"v")
+assert [len(keys) for keys in transaction.prefix_scan(prefix)] == [1, 1]
+
+fails_in(SIZE * 3 // 2, build)
+for work in (merger.build, merger.read, merger.finish):
+    fails_in(8 * SIZE, work)
+"""
+
+
+def printed_by(script: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory can be bounded on Linux")
+def test_a_key_whose_prefix_there_was_no_memory_for_is_found_when_it_is_put_again() -> None:
+    assert printed_by(WIDE_PREFIX) == ["add", "put", "build", "build", "read", "finish"]
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory can be bounded on Linux")
 def test_out_of_memory() -> None:
-    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout.split() == ["put_large", "put_and_keep", "get_many", "scan", "build", "add", "due"]
+    assert printed_by(CHILD) == ["put_large", "put_and_keep", "get_many", "scan", "build", "add", "due"]

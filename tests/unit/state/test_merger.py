@@ -1,6 +1,9 @@
 """Merging an image with layers, against a dict."""
 
 import struct
+import sys
+import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -163,6 +166,53 @@ def test_a_damaged_image_is_found_out():
         else:  # a block of the index that this merge had no need of
             assert state_of(found) == state | {struct.pack(">q", 17): b"x"}
     assert found_out >= 30
+
+
+@pytest.mark.parametrize("damage", ["of the index", "of the records"])
+@pytest.mark.parametrize("step", ["read", "build"])
+def test_a_merger_that_has_failed_does_not_go_on(damage, step):
+    """What was under way when it failed is half done: going on would leave records out, or bring dead ones back."""
+    state = {struct.pack(">q", i): bytes(50) for i in range(5_000)}
+    content = bytearray(b"".join(image_of(state).parts(b"")))
+    content[10_000 if damage == "of the index" else -100_000] ^= 1
+    layer = layer_of([(key, None) for key in list(state)[::3]])
+    merger = Merger(Image.open(pa.py_buffer(bytes(content)), "the-image"), [layer])
+    goes_on = merger.build if step == "build" else lambda: merger.read() is not None
+    with pytest.raises(ImageDamagedError):
+        all(iter(goes_on, False))
+    for method in (merger.read, merger.build, merger.finish):
+        with pytest.raises(ImageDamagedError, match="the-image"):
+            method()
+
+
+def test_other_threads_go_on_while_a_table_gets_its_pages():
+    """The first step of a merger only does that. Nobody is made to let go of the GIL, so who has it keeps it else."""
+    layer = layer_of([(struct.pack(">q", i), b"") for i in range(200_000)])
+    empty = Image.empty(row_checksums=False)
+    turns, ended = [0], threading.Event()
+
+    def take_turns():
+        while not ended.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=take_turns)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        other.start()
+        for _ in range(500):
+            merger = Merger(empty, [layer])
+            before = turns[0]
+            merger.build()
+            if turns[0] > before:
+                break
+        else:
+            pytest.fail("the GIL was held")
+    finally:
+        ended.set()
+        sys.setswitchinterval(interval)
+        other.join()
 
 
 def test_misuse():

@@ -156,6 +156,20 @@ def test_a_header_that_means_harm_does_none() -> None:
                 assert error.offset is not None
 
 
+def test_a_header_that_tells_of_fewer_keys_than_there_are_is_found_out() -> None:
+    file = bytearray(b"".join(image_of(STATE).parts(b"")))
+    struct.pack_into("<Q", file, 40, 1)
+    map_ = VersionedMap(Image.open(pa.py_buffer(with_right_checksums(file)), PATH))
+    other = VersionedMap(image_of(STATE)).transaction(0)
+    other.remove_many(binary(STATE))
+    layer, transaction = other.seal(), map_.transaction(0)
+    for update in (lambda: map_.add(0, layer), lambda: transaction.remove_many(binary(STATE))):
+        with pytest.raises(ImageDamagedError, match="more keys than its header says") as caught:
+            update()
+        assert (caught.value.path, caught.value.offset) == (PATH, 40)
+    assert map_.transaction(0).get(next(iter(STATE))) == STATE[next(iter(STATE))]
+
+
 def test_an_index_without_a_free_slot_ends_a_search() -> None:
     whole = file_of(STATE)
     slots = struct.unpack_from("<Q", whole, 32)[0]
