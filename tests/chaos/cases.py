@@ -6,6 +6,7 @@ python -m tests.chaos.cases SESSION FOLDER      # all cases of a session of sess
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import threading
@@ -43,9 +44,11 @@ def _lives(step: str, batch_id: int) -> None:
 class _Case:
     """A query of a case."""
 
-    def __init__(self, spark: SparkSession, folder: Path, method: str = METHODS[0], version: int = 2) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, method: str = METHODS[0], version: int = 2, **options: str | None
+    ) -> None:
         self.chance = random.Random(folder.name)
-        self.query = Query(spark, folder, Settings(method, "EventTimeTimeout", version))
+        self.query = Query(spark, folder, Settings(method, "EventTimeTimeout", version, options=options))
         self.query.write(self.chance, 2)
 
     def run(self, fault: Fault | None = None, step: Step = _lives, checkpoint: Path | None = None) -> None:
@@ -132,14 +135,25 @@ def rewind(spark: SparkSession, folder: Path) -> None:
             case.check()
 
 
+def images_beside_sparks(spark: SparkSession, folder: Path) -> None:
+    """Executors keep images in the folder that their worker has for the application."""
+    case = _Case(spark, folder, localDir=None, imageOverlayShare="0.0001")
+    case.run()
+    own = f"executor-*/hdfsstore-{os.geteuid()}-{spark.sparkContext.applicationId}"
+    assert list(Path(spark.conf.get("spark.local.dir") or "").glob(f"spark-*/{own}/*/*.image"))
+    case.check()
+
+
 def cases(name: str) -> dict[str, Case]:
     """The cases of a session, by name."""
     found: dict[str, Case] = {
         fault: lambda spark, folder, fault=fault: fault_in_tasks(spark, folder, fault) for fault in _FAULTS[name]
     }
-    if name == "local":
-        found |= {case.__name__: case for case in (driver_ends_at_each_step, two_drivers, rewind)}
-    return found
+    others: dict[str, tuple[Case, ...]] = {
+        "local": (driver_ends_at_each_step, two_drivers, rewind),
+        "speculation": (images_beside_sparks,),
+    }
+    return found | {case.__name__: case for case in others[name]}
 
 
 def _wrong(case: Case, spark: SparkSession, folder: Path) -> str | None:

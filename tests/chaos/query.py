@@ -35,7 +35,7 @@ class Settings:
         method, timeouts: of the stateful function.
         version: of the checkpoint's format.
         parquet: whether our parquet sink takes the output, in the place of those of check.Sunk.
-        options: hdfsstore.* options besides.
+        options: hdfsstore.* options besides; with None that option is not given.
     """
 
     method: str
@@ -126,7 +126,8 @@ class Query:
             **settings.options,
         }
         for name, value in options.items():
-            writer = writer.option(f"hdfsstore.{name}", value)
+            if value is not None:
+                writer = writer.option(f"hdfsstore.{name}", value)
         faults: dict[int, Fault | None] = {}
 
         def at(name: str, batch_id: int) -> None:

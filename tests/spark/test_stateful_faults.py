@@ -56,6 +56,11 @@ def test_on_a_cluster_that_speculates(folder: Path, case: str) -> None:
     assert not wrong, wrong
 
 
+def test_no_image_is_left_by_a_cluster_whose_executors_were_killed(folder: Path) -> None:
+    _run("speculation", folder / "cluster")
+    assert not list((folder / "cluster" / "spark").rglob("*.image"))
+
+
 def test_a_driver_killed_at_each_step(folder: Path) -> None:
     # Each costs the starts of a Python and a JVM: CI takes every third, and has `make chaos` for the others.
     steps = STEPS[1::3] if os.environ.get("CI") == "true" else STEPS

@@ -10,6 +10,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from hdfsstore.spark import groupBy
+from hdfsstore.spark.local_dirs import spark_dirs
 
 
 def run(spark: SparkSession, folder: Path, **options: str) -> None:
@@ -42,3 +43,8 @@ def test_images_lie_in_a_folder_of_the_application_beside_sparks(spark: SparkSes
     run(spark, tmp_path / "2", **{"hdfsstore.localDir": str(tmp_path / "mine")})
     assert images(tmp_path / "mine")
     assert images(own) == before
+
+
+def test_a_worker_whose_cluster_names_no_folder_finds_sparks(spark: SparkSession) -> None:
+    [environ] = spark.sparkContext.parallelize([0], 1).map(lambda _: dict(os.environ)).collect()
+    assert spark_dirs(environ, ".") == [spark.conf.get("spark.local.dir")]
