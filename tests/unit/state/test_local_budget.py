@@ -23,7 +23,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    if not SHARED_MEMORY.is_dir() or not os.access(SHARED_MEMORY, os.W_OK):
+    if not os.environ.get("CI") and not os.access(SHARED_MEMORY, os.W_OK):
         pytest.skip("there is no /dev/shm that can be written to")
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         yield Path(folder, "images")
