@@ -241,19 +241,23 @@ def test_images_move_while_threads_commit() -> None:
     base = empty()
     versions.add(base)
     expected: dict[VersionId, State] = {EMPTY: {}}
-    done = threading.Event()
+    moved, done = threading.Event(), threading.Event()
 
     def write(name: str) -> None:
         at, rows = base, dict[bytes, bytes]()
         for number in range(60):
+            if number == 30:  # no writer ends before a move among its versions, however late the mover's turn comes
+                assert moved.wait(60)
             at = append(versions, at, f"{name}{number}", **{name: b"%d" % number, f"{name}{number % 7}": b"x"})
             rows = {**rows, name.encode(): b"%d" % number, f"{name}{number % 7}".encode(): b"x"}
             expected[at.id] = rows
 
     def install() -> None:
-        while not done.is_set():
+        while not done.wait(0.001):  # one that never lets go of the interpreter starves the writers
             held = versions.held()
             versions.install(*_install(held[len(held) // 2]))
+            if len(held) > 30:
+                moved.set()
 
     with ThreadPoolExecutor(4) as pool:
         mover = pool.submit(install)
