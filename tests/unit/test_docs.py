@@ -14,7 +14,7 @@ import hdfsstore
 from tests.truth import DATA
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 EXAMPLES = [code for kind, code in FENCED.findall((ROOT / "docs/reading.md").read_text("utf-8")) if kind == "python"]
