@@ -1,8 +1,9 @@
 """Settings that all tests share."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Speed is measured in bench/, on purpose; a shared machine's hiccup is no failure.
-settings.register_profile("hdfsstore", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)  # make test-asan
+_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("hdfsstore", _ANY_SPEED)
+settings.register_profile("quick", _ANY_SPEED, max_examples=20)  # make test-asan
 settings.load_profile("hdfsstore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import stat
@@ -327,6 +328,7 @@ def test_a_child_keeps_the_store_in_use_after_its_parent_closed_it(local_dir: Pa
 
 def test_no_file_stays_open(images: StoreImages) -> None:
     write(images, 1)
+    gc.collect()  # else files of other tests could be closed meanwhile
     before = len(list(Path("/dev/fd").iterdir()))
     for version in range(2, 30):
         write(images, version)

@@ -1,6 +1,7 @@
 """Partitions side by side: order, errors, bounded waiting, early close."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -41,21 +42,25 @@ def test_a_stream_raises_the_error_of_a_task() -> None:
 
 def test_no_more_than_two_items_a_thread_are_made_ahead() -> None:
     made = []
+    ahead = threading.Event()
 
     def endless() -> Iterator[int]:
         while True:
             made.append(1)
+            if len(made) == 4:  # one taken, two waiting, one in hand
+                ahead.set()
             yield 1
 
     stream = stream_all([endless], 1)
     next(stream)
-    threading.Event().wait(0.3)
-    assert len(made) <= 4  # one taken, two waiting, one in hand
+    assert ahead.wait(60)
+    time.sleep(0.3)  # in which it could make more
+    assert len(made) == 4
     stream.close()
 
 
 def test_closing_early_ends_the_threads() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     def endless() -> Iterator[int]:
         while True:
@@ -64,7 +69,7 @@ def test_closing_early_ends_the_threads() -> None:
     stream = stream_all([endless, endless], 2)
     next(stream)
     stream.close()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # threads of other tests may end meanwhile
 
 
 def test_no_tasks_is_an_empty_stream() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pyarrow as pa
 import pytest
@@ -192,11 +193,13 @@ def test_memory_is_little_more_than_the_records() -> None:
 def test_readers_and_writers_in_threads() -> None:
     """Each thread commits its own branch while it reads others' layers: nobody sees what is not theirs."""
     map_ = VersionedMap(image_of(STATE))
-    done = threading.Event()
+    seen, done = threading.Event(), threading.Event()
 
     def write(seed: int) -> tuple[int, dict[bytes, bytes]]:
         chance, layer, state = random.Random(seed), 0, dict(STATE)
-        for _ in range(12):
+        for step in range(12):
+            if step == 6:  # no writer ends before there was a read, however late the reader's turn comes
+                assert seen.wait(60)
             transaction = map_.transaction(layer)
             changes = {b"%d" % chance.randrange(20_000): b"%d" % chance.randrange(1 << 40) for _ in range(1500)}
             transaction.put_many(binary(changes), binary(changes.values()))
@@ -212,34 +215,35 @@ def test_readers_and_writers_in_threads() -> None:
         while not done.is_set():
             found = map_.transaction(0).get_many(binary(STATE))
             assert found.to_pylist() == list(STATE.values())
+            seen.set()
 
     with ThreadPoolExecutor(4) as pool:
         reader = pool.submit(read)
-        branches = list(pool.map(write, range(3)))
+        writers = [pool.submit(write, seed) for seed in range(3)]
+        wait(writers)
         done.set()
-        reader.result()
-    for layer, state in branches:
+    reader.result()
+    for layer, state in (writer.result() for writer in writers):
         assert content_of(map_.transaction(layer), 1 << 20) == state
 
 
 def test_a_transaction_is_for_one_thread() -> None:
     transaction = VersionedMap(Image.empty(row_checksums=False)).transaction(0)
     keys = binary(b"%d" % i for i in range(300_000))
-    barrier = threading.Barrier(2)
+    refused = threading.Event()
+    until = time.monotonic() + 60
 
-    def put() -> bool:
-        barrier.wait()
-        refused = False
-        for _ in range(20):
+    def put() -> None:
+        while not refused.is_set() and time.monotonic() < until:  # however late the other one's turn comes
             try:
                 transaction.put_many(keys, keys)
             except RuntimeError:
-                refused = True
-        return refused
+                refused.set()
 
     with ThreadPoolExecutor(2) as pool:
-        refused = list(pool.map(lambda _: put(), range(2)))
-    assert any(refused)
+        for running in [pool.submit(put) for _ in range(2)]:
+            running.result()
+    assert refused.is_set()
     assert transaction.num_keys == len(keys)
 
 

@@ -12,7 +12,7 @@ from hdfsstore.state.maintenance import maintenance
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
