@@ -163,7 +163,7 @@ def test_a_provider_that_is_closed_under_its_threads(
     def work(number: int) -> None:
         if number == 0:
             for _ in range(threads):
-                assert begun.acquire(timeout=60)
+                assert begun.acquire(timeout=600)
             provider.close()
             return
         rounds = reads()
