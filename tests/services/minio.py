@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -15,7 +16,9 @@ from pathlib import Path
 MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 USER = "hdfsstore"
 PASSWORD = "hdfsstore-secret"
-_START_SECONDS = 60
+_START_SECONDS = 120  # and to end
+# None that the system gives to connections: the port stays free while the server is stopped.
+_PORTS = range(20_000, 32_000)
 _BUILD_SECONDS = 1800
 
 
@@ -65,15 +68,24 @@ def _build(folder: Path) -> None:
         raise ServiceMissingError(f"Go could not build MinIO:\n{done.stdout[-2000:]}")
 
 
+def _free_port() -> int:
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:  # somebody has it
+                continue
+        return port
+    raise ServiceMissingError(f"There is no free port in {_PORTS}")
+
+
 class Minio:
     """A running server with its data in `folder`; `stop` and `start` again keep data and port."""
 
     def __init__(self, executable: Path, folder: Path) -> None:
         self._executable = executable
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -101,7 +113,7 @@ class Minio:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=_START_SECONDS)
             self._process = None
 
     def uri(self, path: str, port: int | None = None) -> str:
@@ -113,7 +125,7 @@ class Minio:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/minio/health/ready", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/minio/health/cluster", timeout=2) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
