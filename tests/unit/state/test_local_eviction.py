@@ -39,11 +39,19 @@ def size_of(images: StoreImages, local_dir: Path) -> int:
     return size
 
 
+def used_long_ago(local_dir: Path) -> None:
+    """Gives the images there times in the order of their versions: a filesystem may give two that follow the same."""
+    for path in local_dir.glob("*/*.image"):
+        version = int(path.name.partition("_")[0])
+        os.utime(path, (10**9 + version,) * 2)
+
+
 def test_the_least_recently_used_go_first(local_dir: Path, images: StoreImages) -> None:
     budget = 4 * size_of(images, local_dir) + 2000  # for the small files beside the images
     with ImageCache(str(local_dir), budget).store(STORE) as limited:
         for version in (1, 2, 3, 4):
             write(limited, version)
+        used_long_ago(local_dir)
         assert find(limited, 1) is not None
         write(limited, 5)
         assert limited.names() == [(1, ID), (3, ID), (4, ID), (5, ID)]
@@ -80,6 +88,7 @@ def test_stores_in_use_come_last(local_dir: Path, images: StoreImages) -> None:
     limited = ImageCache(str(local_dir), budget)
     write(images, 1)
     write(images, 2)
+    used_long_ago(local_dir)
     with limited.store(OTHER) as other:
         write(other, 1)
         write(other, 2)
