@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint import conf as confs
-from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
-from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
-from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
+from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.commit_log import CommitLogEntry
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.state_reader import StateReader
@@ -21,6 +21,7 @@ from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
     BatchNotAvailableError,
     CheckpointNotFoundError,
+    CorruptFileError,
     StateStoreError,
     UnsupportedProviderError,
 )
@@ -84,8 +85,7 @@ class Checkpoint:
         self._max_record_bytes = max_record_bytes
         if not _is_checkpoint(self._fs, self.path):
             raise CheckpointNotFoundError("there is no checkpoint here", self.path, remedy=_advice(self._fs, self.path))
-        self._offset_log: MetadataLog[OffsetLogEntry] = MetadataLog(self._fs, f"{self.path}/offsets", read_offset_log)
-        self._commit_log: MetadataLog[CommitLogEntry] = MetadataLog(self._fs, f"{self.path}/commits", read_commit_log)
+        self._logs = BatchLogs(self._fs, self.path)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.path!r})"
@@ -114,11 +114,24 @@ class Checkpoint:
 
     @property
     def batches(self) -> list[Batch]:
-        """The batches kept, by number."""
-        offsets, commits, done = self._list()
-        started = self._offset_log.read_all(offsets, offsets.files)
-        finished = self._commit_log.read_all(commits, [batch_id for batch_id in started if batch_id in commits.files])
-        return [_batch(number, entry, finished.get(number), number in done) for number, entry in started.items()]
+        """The batches kept, by number; without one of which `damaged` has the offsets.
+
+        Raises:
+            CorruptFileError: an entry of a log is damaged that `damaged` does not have.
+        """
+        logged = self._logs.look()
+        started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
+        committed = [batch_id for batch_id in started if batch_id in logged.commits.files]
+        finished = self._logs.commits.read_all(logged.commits, committed)
+        return [_batch(number, entry, finished.get(number), number in logged.done) for number, entry in started.items()]
+
+    @property
+    def damaged(self) -> list[CorruptFileError]:
+        """The newest entry of `offsets` and of `commits`, where it is empty or cut off, as after a power cut.
+
+        Spark syncs neither. Its batch does not count as begun, or as committed; the errors say how the query gets on.
+        """
+        return self._logs.look().damaged
 
     @property
     def latest_batch_id(self) -> int:
@@ -127,27 +140,34 @@ class Checkpoint:
         Raises:
             BatchNotAvailableError: no batch is.
         """
-        offsets, _, done = self._list()
-        if not done:
-            what = f"batch {max(offsets.files)} is under way, and" if offsets.files else "the query has not begun:"
+        logged = self._logs.look()
+        if not logged.done:
+            begun = logged.offsets.files
+            what = f"batch {max(begun)} is under way, and" if begun else "the query has not begun:"
             raise BatchNotAvailableError(
                 f"{what} no batch is committed", self.path, remedy="Let the query finish a batch, then read again"
             )
-        return max(done)
+        return max(logged.done)
 
     def batch(self, batch_id: int) -> Batch:
         """One batch.
 
         Raises:
             BatchNotAvailableError: the checkpoint does not keep it.
+            CorruptFileError: its entry is damaged.
         """
-        offsets, commits, done = self._list()
-        started = self._offset_log.read(offsets, batch_id) if batch_id in offsets.files else None
+        logged = self._logs.look()
+        begun = logged.offsets.files
+        for error in logged.damaged:
+            if error.path == f"{self.path}/offsets/{batch_id}":
+                raise error
+        started = self._logs.offsets.read(logged.offsets, batch_id) if batch_id in begun else None
         if started is None:
-            kept = f"It keeps {min(offsets.files)} to {max(offsets.files)}" if offsets.files else "It keeps none"
+            kept = f"It keeps {min(begun)} to {max(begun)}" if begun else "It keeps none"
             raise BatchNotAvailableError(f"the checkpoint does not keep batch {batch_id}", self.path, remedy=kept)
-        finished = self._commit_log.read(commits, batch_id) if batch_id in commits.files else None
-        return _batch(batch_id, started, finished, batch_id in done)
+        is_ended = batch_id in logged.commits.files
+        finished = self._logs.commits.read(logged.commits, batch_id) if is_ended else None
+        return _batch(batch_id, started, finished, batch_id in logged.done)
 
     @property
     def operators(self) -> list[Operator]:
@@ -281,8 +301,9 @@ class Checkpoint:
 
     def _unique_ids(self, operator_id: int, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
         """Version -> partition -> the id of each store, of the versions that these batches wrote with ids."""
-        commits = self._commit_log.list()
-        entries = self._commit_log.read_all(commits, [batch_id for batch_id in batch_ids if batch_id in commits.files])
+        log = self._logs.commits
+        commits = log.list()
+        entries = log.read_all(commits, [batch_id for batch_id in batch_ids if batch_id in commits.files])
         return {
             batch_id + 1: entry.state_unique_ids[operator_id]
             for batch_id, entry in entries.items()
@@ -296,22 +317,23 @@ class Checkpoint:
         """
         latest = self.latest_batch_id
         batch_id = latest if batch_id is None else batch_id
-        offsets, _, done = self._list()
-        if batch_id > latest or batch_id < 0 or (batch_id in offsets.files and batch_id not in done):
-            what = "was begun and is not committed" if batch_id in offsets.files else "does not exist"
+        logged = self._logs.look()
+        begun = logged.offsets.files
+        if batch_id > latest or batch_id < 0 or (batch_id in begun and batch_id not in logged.done):
+            what = "was begun and is not committed" if batch_id in begun else "does not exist"
             raise BatchNotAvailableError(
                 f"batch {batch_id} {what}", self.path, remedy=f"The newest committed batch is {latest}"
             )
-        for kept in sorted(offsets.files, key=lambda kept: abs(kept - batch_id)):
-            if pinned := self._offset_log.read(offsets, kept):  # else it was purged since the listing
+        for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
+            if pinned := self._logs.offsets.read(logged.offsets, kept):  # else it was purged since the listing
                 return batch_id, pinned.conf
         return batch_id, {}
 
     @property
     def provider(self) -> str:
         """The class of the provider that keeps the state: as the newest batch has it pinned, else by the files."""
-        offsets = self._offset_log.list()
-        newest = self._offset_log.read(offsets, max(offsets.files)) if offsets.files else None
+        offsets = self._logs.look().offsets
+        newest = self._logs.offsets.read(offsets, max(offsets.files)) if offsets.files else None
         return self._provider_of(newest.conf if newest else {})
 
     def _provider_of(self, conf: Mapping[str, str]) -> str:
@@ -334,20 +356,6 @@ class Checkpoint:
         stores = (store for operator in self.operators for store in operator.stores)
         folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
         return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in list_folder(self._fs, folder))
-
-    def _list(self) -> tuple[Listing, Listing, set[int]]:
-        """Both logs as they are now, and the batches that are done."""
-        # Commits first: a batch that both are listed of has surely begun before it was done.
-        commits = self._commit_log.list()
-        offsets = self._offset_log.list()
-        if not commits.files and self._is_of_spark_2_1(offsets):
-            return offsets, commits, set(offsets.files)
-        return offsets, commits, offsets.files.keys() & commits.files.keys()
-
-    def _is_of_spark_2_1(self, offsets: Listing) -> bool:
-        """Spark 2.1 has no commit log, and no conf in the offset log: nothing tells whether its last batch was done."""
-        newest = self._offset_log.read(offsets, max(offsets.files)) if offsets.files else None
-        return newest is not None and not newest.conf
 
 
 def _batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:

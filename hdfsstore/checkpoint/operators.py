@@ -18,10 +18,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
-from hdfsstore.checkpoint.commit_log import read_commit_log
+from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
-from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
-from hdfsstore.checkpoint.offset_log import read_offset_log
+from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.checkpoint.operator_metadata import StoreMetadata, read_operator_metadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
@@ -182,15 +181,12 @@ def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int, batch_
 def _logged_partitions(fs: FileSystem, root: str, batch_id: int | None) -> int | None:
     """The number of partitions that the offset log pins for a batch (the newest by default); None where it does not.
 
-    The log may have purged the batch, and then the newest one tells. Only committed batches are read: the entry of
-    another one may be empty or cut after a power cut, as Spark syncs no file.
+    The log may have purged the batch, and then the newest one tells. Only committed batches are read.
     """
-    committed = MetadataLog(fs, f"{root}/commits", read_commit_log).list().files
-    log = MetadataLog(fs, f"{root}/offsets", read_offset_log)
-    begun = log.list()
-    done = begun.files.keys() & committed.keys()
-    for number in (batch_id, max(done, default=None)):
-        entry = log.read(begun, number) if number in done else None
+    logs = BatchLogs(fs, root)
+    logged = logs.look()
+    for number in (batch_id, max(logged.done, default=None)):
+        entry = logs.offsets.read(logged.offsets, number) if number in logged.done else None
         if entry is None:
             continue
         pinned = entry.conf.get(SHUFFLE_PARTITIONS)

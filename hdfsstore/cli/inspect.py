@@ -68,13 +68,17 @@ class OperatorReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All that `inspect` tells. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log."""
+    """All that `inspect` tells. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
+
+    `damaged` says of each log's newest entry, where it is cut off, what is wrong and what to do.
+    """
 
     path: str
     query_id: str | None
     provider: str
     committed_batches: list[int]
     unfinished_batches: list[int]
+    damaged: list[str]
     last_batch_time: str | None
     watermark: str | None
     pinned: dict[str, str]
@@ -107,6 +111,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
         checkpoint.provider,
         [batch.batch_id for batch in committed],
         [batch.batch_id for batch in batches if not batch.committed],
+        [str(error) for error in checkpoint.damaged],
         _time(committed[-1].timestamp_ms) if committed else None,
         _time(watermark),
         dict(sorted(newest.conf.items())) if newest else {},

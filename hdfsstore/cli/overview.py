@@ -21,6 +21,8 @@ def show(report: Report) -> None:
     if not console.is_terminal:
         console.width = 1_000
     console.print(_pairs(_query(report)))
+    for error in report.damaged:
+        console.print(Text(f"\nA log is damaged: {error}", "yellow"))
     if report.pinned:
         console.print(Text("\nPinned by the offset log; a restart keeps it, whatever the session's conf says", "bold"))
         console.print(_pairs(list(report.pinned.items())))

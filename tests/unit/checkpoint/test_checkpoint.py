@@ -112,6 +112,67 @@ class TestBatches:
         assert Checkpoint(tmp_path).batch(0).state_unique_ids == {1: [["a"], ["b"]]}
 
 
+class TestCutEntries:
+    """Spark syncs no file of its logs: after a power cut the newest may be empty, or end early."""
+
+    @pytest.mark.parametrize("cut", ["", "v", 'v1\n{"batchWater'])
+    def test_of_a_batch_that_has_begun(self, tmp_path: Path, cut: str) -> None:
+        put(checkpoint(tmp_path, 2, **{PROVIDER: HDFS}) / "offsets" / "2", cut)
+        cp = Checkpoint(tmp_path)
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True)]
+        assert (cp.latest_batch_id, cp.provider, cp.operators) == (1, HDFS, [])
+        (error,) = cp.damaged
+        assert error.path == str(tmp_path / "offsets" / "2")
+        assert error.remedy is not None
+        assert "delete it" in error.remedy
+        with pytest.raises(CorruptFileError, match=r"offsets/2.*delete it"):
+            cp.batch(2)
+        offsets(tmp_path, 2)
+        assert cp.damaged == []
+        assert [b.batch_id for b in cp.batches] == [0, 1, 2]
+
+    @pytest.mark.parametrize("cut", ["", "v", 'v1\n{"nextBatch'])
+    def test_of_a_batch_that_has_ended(self, tmp_path: Path, cut: str) -> None:
+        commit(checkpoint(tmp_path, 3), 2, cut)
+        cp = Checkpoint(tmp_path)
+        assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
+        assert not cp.batch(2).committed
+        assert cp.latest_batch_id == 1
+        with pytest.raises(BatchNotAvailableError, match="batch 2 was begun and is not committed"):
+            cp.read_state(batch_id=2)
+        (error,) = cp.damaged
+        assert error.path == str(tmp_path / "commits" / "2")
+        assert "batch 2 runs again" in str(error)
+
+    def test_in_both_logs(self, tmp_path: Path) -> None:
+        commit(checkpoint(tmp_path, 2, **{"spark.sql.shuffle.partitions": "3"}), 2, "")
+        put(tmp_path / "offsets" / "2", "")
+        put(tmp_path / "state" / "0" / "0" / "1.delta", "")
+        cp = Checkpoint(tmp_path)
+        assert [b.batch_id for b in cp.batches] == [0, 1]
+        assert [error.path for error in cp.damaged] == [str(tmp_path / f"{log}/2") for log in ("offsets", "commits")]
+        assert cp.operator().store().num_partitions == 3
+
+    def test_alone(self, tmp_path: Path) -> None:
+        put(tmp_path / "offsets" / "0", "")
+        cp = Checkpoint(tmp_path)
+        assert (cp.batches, len(cp.damaged)) == ([], 1)
+        with pytest.raises(BatchNotAvailableError, match="not begun"):
+            _ = cp.latest_batch_id
+
+    @pytest.mark.parametrize("name", ["offsets/1", "offsets/2", "commits/1", "commits/2"])
+    def test_any_other_is_an_error(self, tmp_path: Path, name: str) -> None:
+        """Of offsets/2 the batch is done; after commits/2 another batch has begun."""
+        checkpoint(tmp_path, 3)
+        if name == "commits/2":
+            offsets(tmp_path, 3)
+        put(tmp_path / name, "")
+        cp = Checkpoint(tmp_path)
+        assert cp.damaged == []
+        with pytest.raises(CorruptFileError, match=name):
+            _ = cp.batches
+
+
 class TestLocation:
     def test_every_kind(self, tmp_path: Path) -> None:
         root = checkpoint(tmp_path / "c p")

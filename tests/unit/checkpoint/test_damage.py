@@ -31,6 +31,8 @@ def copy(tmp_path: Path) -> Path:
 def facts(path: Path) -> object:
     """All that the logs, the metadata and the schemas tell."""
     checkpoint = hdfsstore.Checkpoint(path)
+    if checkpoint.damaged:
+        raise checkpoint.damaged[0]
     stores = [(op.operator_id, op.name, store) for op in checkpoint.operators for store in op.stores]
     schemas = [
         (*names, store.name, store.num_partitions, store.key_schema, store.value_schema) for *names, store in stores

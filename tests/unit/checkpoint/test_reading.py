@@ -16,6 +16,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import hdfsstore
 from hdfsstore._cext.records import encode_records
+from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, read_windows
@@ -349,8 +350,8 @@ def test_a_log_that_is_purged_after_its_listing_leaves_the_conf_of_the_next(
         (path / "offsets/0").unlink(missing_ok=True)
         return read(log, listing, batch_id)
 
-    monkeypatch.setattr(MetadataLog, "read", purged)
     checkpoint = hdfsstore.Checkpoint(path)
-    offsets, commits, done = checkpoint._list()
-    monkeypatch.setattr(checkpoint, "_list", lambda: (offsets, commits, done))
+    logged = checkpoint._logs.look()
+    monkeypatch.setattr(BatchLogs, "look", lambda _: logged)
+    monkeypatch.setattr(MetadataLog, "read", purged)
     assert counted(checkpoint.read_state(batch_id=0)) == expected

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,18 @@ def test_a_damaged_state_file_hides_nothing_else(run: Run, tmp_path: Path) -> No
     (store,) = report["operators"][0]["stores"]
     assert ".delta" in store["note"]
     assert store["partitions"][0]["bytes"] == 4 * 20
+
+
+def test_a_log_that_a_power_cut_has_left_half_written(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(checkpoint("aggregation"), tmp_path, dirs_exist_ok=True)
+    whole = json.loads(run("inspect", tmp_path, "--json").out)
+    newest = whole["committed_batches"][-1] + 1
+    (tmp_path / "offsets" / str(newest)).write_bytes(b"")
+    report = json.loads(run("inspect", tmp_path, "--json").out)
+    (damaged,) = report.pop("damaged")
+    assert f"offsets/{newest}, byte 0: the file is empty. Put the file back; or delete it" in damaged
+    assert {**report, "damaged": []} == whole
+    assert damaged in run("inspect", tmp_path).out
 
 
 def test_no_checkpoint(run: Run, tmp_path: Path) -> None:
