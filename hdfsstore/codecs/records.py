@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hdfsstore._cext.records import RecordParser
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.errors import CorruptFileError, StateStoreError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 FileKind = Literal["delta", "snapshot"]
 
@@ -103,30 +99,6 @@ def locate(error: StateStoreError, path: str, position: int) -> StateStoreError:
     offset = None if error.offset is None else error.offset + position
     message = error.message if offset is None else f"{error.message} (offset counted in the decompressed bytes)"
     return type(error)(message, path, offset, error.remedy)
-
-
-def decode_records(data: Buffer, *, row_checksums: bool = False) -> tuple[pa.Buffer, pa.Buffer, pa.BooleanArray]:
-    """The records of a whole decompressed delta or snapshot, in one call.
-
-    Returns:
-        Spans of keys and spans of values in `data` (a pair of native int32 a record: offset, size), and a mask that is
-        true where the record is a tombstone.
-
-    Raises:
-        CorruptFileError: the records are damaged, or `data` ends before their end mark.
-    """
-    parser = RecordParser(row_checksums=row_checksums, tombstones=True, max_record_bytes=MAX_RECORD_BYTES)
-    size = memoryview(data).nbytes
-    parser.parse(data, size)
-    if not parser.ended:
-        raise CorruptFileError("the records end before their end mark", offset=size)
-    sizes = pa.Array.from_buffers(
-        pa.list_(pa.int32(), 2),
-        parser.values.size // 8,
-        [None],
-        children=[pa.Array.from_buffers(pa.int32(), parser.values.size // 4, [None, parser.values])],
-    )
-    return parser.keys, parser.values, pc.less(pc.list_element(sizes, 1), 0)
 
 
 def read_windows(

@@ -13,6 +13,7 @@ from hdfsstore import StateStoreError
 from hdfsstore.state.provider import StateStoreProvider
 from tests.contract.backends import WITH_IDS
 from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read, ref, state_after, write, write_chain
+from tests.threads import at_once
 
 
 @pytest.mark.parametrize("hosts", [("one", "one"), ("one", "two")], ids=["one host", "two hosts"])
@@ -47,14 +48,7 @@ def test_two_attempts_of_one_version(partition: Partition) -> None:
 
 def test_threads_with_a_store_each_read(provider: StateStoreProvider) -> None:
     chain = write_chain(provider, 8)
-    start = threading.Barrier(8)
-
-    def look(version: int) -> list[State]:
-        start.wait()
-        return [read(provider, chain[version]) for _ in range(30)]
-
-    with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(look, range(1, 9)))
+    seen = at_once(lambda number: [read(provider, chain[1 + number]) for _ in range(30)], 8)
     assert seen == [[state_after(version)] * 30 for version in range(1, 9)]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import pytest
 
@@ -14,8 +12,8 @@ from hdfsstore import StateStoreClosedError
 from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, Ref, ref
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
+from tests.threads import at_once
 
-T = TypeVar("T")
 Rows = dict[tuple[str, int], tuple[int, str]]
 WORDS = ("one", "two", "three")
 ROUNDS = 5
@@ -70,18 +68,6 @@ def change(store: StateStore, rows: Rows, number: int, step: int) -> Rows:
     return {**rows, **added}
 
 
-def on_threads(threads: int, work: Callable[[int], T]) -> list[T]:
-    """What each returns; they begin together."""
-    start = threading.Barrier(threads)
-
-    def run(number: int) -> T:
-        start.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, range(threads)))
-
-
 @pytest.fixture
 def indexed(partition: Partition) -> bool:
     return partition.backend.indexes
@@ -128,7 +114,7 @@ def test_each_thread_sees_its_own(
                 check(reader, expected, indexed)
         return made
 
-    made = on_threads(threads, work)
+    made = at_once(work, threads)
     if partition.conf.checkpoint_format_version == 2:
         for executor in (provider, open_one("elsewhere")):
             for version, rows in made:
@@ -170,4 +156,4 @@ def test_a_provider_that_is_closed_under_its_threads(
         with pytest.raises(StateStoreClosedError, match="was closed"):
             deque(rounds if number > 1 else (provider.do_maintenance() for _ in rounds), maxlen=0)
 
-    on_threads(threads, work)
+    at_once(work, threads)

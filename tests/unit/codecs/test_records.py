@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore._cext.records import RecordParser, encode_records
-from hdfsstore.codecs.records import decode_records
 from hdfsstore.errors import CorruptFileError
 
 Record = tuple[bytes, bytes | None]
@@ -117,22 +116,6 @@ def test_row_checksums_catch_every_changed_row_byte(records: list[Record], data:
         encoded[data.draw(st.sampled_from(covered))] ^= 1 << data.draw(st.integers(0, 7))
         with pytest.raises(CorruptFileError, match="row checksum"):
             reader.parse(bytes(encoded), len(encoded))
-
-
-@given(RECORDS)
-def test_one_call_gives_offsets_and_a_tombstone_mask(records: list[Record]) -> None:
-    data = encode(records)
-    keys, values, tombstones = decode_records(data)
-    assert tombstones.to_pylist() == [value is None for _, value in records]
-    spans = memoryview(keys).cast("i").tolist(), memoryview(values).cast("i").tolist()
-    got = [tuple(data[s[i] : s[i] + s[i + 1]] for s in spans) for i in range(0, len(spans[0]), 2)]
-    assert [key for key, _ in got] == [key for key, _ in records]
-    assert [value for (_, value), (_, put) in zip(got, records, strict=True) if put is not None] == [
-        value for _, value in records if value is not None
-    ]
-    if records:
-        with pytest.raises(CorruptFileError, match="end mark"):
-            decode_records(data[:-1])
 
 
 def test_slices_of_arrays_are_encoded_from_their_offset() -> None:

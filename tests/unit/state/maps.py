@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.records import encode_records
+from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, PrefixPlan, Transaction
-from hdfsstore.codecs.records import decode_records
+from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.codecs.row_plan import plan
 from hdfsstore.codecs.types import StructType
 
@@ -34,8 +34,26 @@ def records_of(updates: Iterable[Update], *, row_checksums: bool) -> tuple[memor
         binary(key for key, _ in updates), binary(value for _, value in updates), row_checksums=row_checksums
     )
     data = memoryview(content).cast("B")
-    keys, values, _ = decode_records(data, row_checksums=row_checksums)
-    return data, keys, values
+    parser = _parsed(data, row_checksums)
+    return data, parser.keys, parser.values
+
+
+def decoded(data: bytes | memoryview, *, row_checksums: bool = False) -> list[Update]:
+    """The records of a whole file's decompressed bytes."""
+    parser = _parsed(data, row_checksums)
+    pairs = []
+    for spans in (parser.keys, parser.values):
+        numbers = struct.unpack(f"={spans.size // 4}i", spans)
+        ranges = zip(numbers[::2], numbers[1::2], strict=True)
+        pairs.append([None if size < 0 else bytes(data[at : at + size]) for at, size in ranges])
+    return [(key or b"", value) for key, value in zip(*pairs, strict=True)]
+
+
+def _parsed(data: bytes | memoryview, row_checksums: bool) -> RecordParser:
+    parser = RecordParser(row_checksums=row_checksums, tombstones=True, max_record_bytes=MAX_RECORD_BYTES)
+    parser.parse(data, len(data))
+    assert parser.ended
+    return parser
 
 
 def image_of(
@@ -56,13 +74,7 @@ def reopened(image: Image, path: str = "the-image") -> Image:
 
 
 def updates_of(layer: Layer, *, row_checksums: bool = False) -> list[Update]:
-    data = memoryview(layer.records).cast("B")
-    pairs = []
-    for spans in decode_records(data, row_checksums=row_checksums)[:2]:
-        numbers = struct.unpack(f"={spans.size // 4}i", spans)
-        ranges = zip(numbers[::2], numbers[1::2], strict=True)
-        pairs.append([None if size < 0 else bytes(data[at : at + size]) for at, size in ranges])
-    return [(key or b"", value) for key, value in zip(*pairs, strict=True)]
+    return decoded(memoryview(layer.records).cast("B"), row_checksums=row_checksums)
 
 
 def as_dict(keys: pa.Array, values: pa.Array) -> dict[bytes, bytes]:

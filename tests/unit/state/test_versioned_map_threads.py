@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
@@ -14,24 +12,13 @@ from hdfsstore._cext.key_set import KeySet
 from hdfsstore._cext.lz4_block import Lz4BlockReader, Lz4BlockWriter
 from hdfsstore._cext.records import RecordParser
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, LayerBuilder, Merger, Transaction, VersionedMap
+from tests.threads import at_once
 from tests.unit.state.maps import as_dict, binary, content_of, image_of, indexed_long, records_of, reopened
 
 T = TypeVar("T")
 ONE_PREFIX = (2, bytes(1))  # keys of two longs, found by the first of them
 AT = 16  # where in a value the long is that it is indexed by
 THREADS = pytest.mark.parametrize("threads", [2, 8])
-
-
-def at_once(work: Callable[[int], T], threads: int) -> list[T]:
-    """What it returns on so many threads, which begin together and are numbered."""
-    barrier = threading.Barrier(threads)
-
-    def run(number: int) -> T:
-        barrier.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, range(threads)))
 
 
 def key(prefix: int, number: int) -> bytes:

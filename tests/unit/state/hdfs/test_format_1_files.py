@@ -17,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.codecs.compression import decompress
-from hdfsstore.codecs.records import decode_records
 from tests.contract.backends import HDFS
 from tests.contract.partition import Partition, State, read, state_after, update, write_chain
 from tests.unit.state.hdfs.conftest import MakePartition
 from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PROFILE, STEPS, Steps
+from tests.unit.state.maps import decoded
 
 
 def replayed(partition: Partition, version: int) -> State | None:
@@ -44,15 +44,7 @@ def replayed(partition: Partition, version: int) -> State | None:
 
 
 def _records(path: Path) -> Steps:
-    data = decompress("lz4", path.read_bytes())
-    *spans, removed = decode_records(data)
-    keys, values = ([data[at : at + size] for at, size in pairs(each)] for each in spans)
-    return [(key, None if gone else value) for key, value, gone in zip(keys, values, removed.to_pylist(), strict=True)]
-
-
-def pairs(spans: object) -> list[tuple[int, int]]:
-    flat = memoryview(spans).cast("i").tolist()  # type: ignore[call-overload]
-    return [(at, max(size, 0)) for at, size in zip(flat[::2], flat[1::2], strict=True)]
+    return decoded(decompress("lz4", path.read_bytes()))
 
 
 def test_a_late_twin_leaves_the_versions_after_it_whole(make_partition: MakePartition) -> None:
