@@ -19,6 +19,7 @@ from pyspark.sql import types as s
 from bench.user_functions import DictState, pandas_sums
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.pandas_engine import PandasEngine
 from hdfsstore.spark.pandas_types import PandasConf
@@ -198,7 +199,7 @@ class Engine:
 
     def run(self) -> None:
         assert self._call is not None
-        spec = BatchSpec(self._version, (self._unique_id,), -1, 0, -1, is_sorted=False, has_markers=True)
+        spec = BatchSpec(self._version, BaseIds((self._unique_id,)), -1, 0, -1, is_sorted=False, has_markers=True)
         with self._provider.get_store(self._version, self._unique_id) as store:
             state = PartitionState(self._query, spec, 0, cast("Any", store), self._call.rows.slice(0, 0))
             for _ in self._engine.data(iter([self._call]), state):

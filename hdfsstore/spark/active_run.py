@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
+from pyarrow.fs import LocalFileSystem
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
@@ -24,7 +26,7 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 
-# One for each checkpoint, for as long as starts hold it.
+# One for each checkpoint, however its path is spelt, for as long as starts hold it.
 _starts: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _starts_lock = threading.Lock()
 
@@ -47,8 +49,10 @@ def only_start(checkpoint: str) -> Iterator[None]:
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
     """
+    fs, path = resolve(checkpoint)
+    place = os.path.realpath(path) if isinstance(fs, LocalFileSystem) else checkpoint
     with _starts_lock:
-        lock = _starts.setdefault(checkpoint, threading.Lock())
+        lock = _starts.setdefault(place, threading.Lock())
     with lock:
         yield
 

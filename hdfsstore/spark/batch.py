@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.active_run import stop_in_few_words
 from hdfsstore.spark.arrow_limit import ArrowLimit
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.batch_shape import BatchShapes
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.metrics import ProgressLog
@@ -101,7 +102,7 @@ class BatchRunner:
         expected = BatchShapes() if start.is_repeated else before
         batch = BatchSpec(
             batch_id,
-            start.base_ids,
+            BaseIds(start.base_ids),
             start.watermark_ms if self._has_watermark else NO_WATERMARK,
             start.processing_time_ms,
             start.late_watermark_ms if self._late_by_batch_before else start.watermark_ms,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from hdfsstore.codecs import types as t
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.shown import Shown
 from hdfsstore.state.conf import StateStoreConf
 
@@ -115,7 +116,7 @@ class BatchSpec:
     """
 
     batch_id: int
-    base_ids: tuple[str | None, ...]
+    base_ids: BaseIds
     watermark_ms: int
     processing_time_ms: int
     late_watermark_ms: int

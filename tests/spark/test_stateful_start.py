@@ -22,7 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from hdfsstore import Checkpoint, SchemaMismatchError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.spark import groupBy, release
-from hdfsstore.spark.active_run import stop_in_few_words
+from hdfsstore.spark.active_run import only_start, stop_in_few_words
+from hdfsstore.spark.checkpoint_location import find_checkpoint
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.output_mark import MARK
 
@@ -307,6 +308,30 @@ def test_of_two_starts_at_once_the_second_reads_what_the_run_of_the_first_leaves
     assert not met.is_set()
     assert sorted(query.isActive for query in queries) == [False, True]
     assert [query.exception() for query in queries] == [None, None]
+
+
+def test_starts_of_one_place_wait_for_each_other_however_it_is_spelt(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "real" / "checkpoint").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    spellings = [
+        f"{tmp_path}/real/checkpoint/",
+        f"file:{tmp_path}/real/checkpoint",
+        f"file://{tmp_path}/real//checkpoint",
+        f"{tmp_path}/other/../real/./checkpoint",
+        f"{tmp_path}/link/checkpoint",
+    ]
+
+    def enter(spelling: str, entered: threading.Event) -> None:
+        with only_start(find_checkpoint(spark, spelling, None).ours):
+            entered.set()
+
+    with ThreadPoolExecutor(len(spellings)) as threads:
+        with only_start(find_checkpoint(spark, f"{tmp_path}/real/checkpoint", None).ours):
+            entered = [(spelling, threading.Event()) for spelling in spellings]
+            begun = [threads.submit(enter, *each) for each in entered]
+            assert not any(event.wait(0.2) for _, event in entered), [s for s, event in entered if event.is_set()]
+        for each in begun:
+            each.result(60)
 
 
 def test_an_error_of_a_batch_comes_out_when_spark_was_stopped_meanwhile() -> None:

@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType as OurStruct
 from hdfsstore.codecs.types import parse_type
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.partition_state import PartitionState, TimeoutStore
 from hdfsstore.spark.spec import NO_TIMEOUT, TIMEOUT_OFFSET, BatchSpec, Columns, QuerySpec
@@ -77,7 +78,7 @@ class Partition:
         """The state in the next batch, which is committed at the end."""
         spec = BatchSpec(
             self._version,
-            (self._unique_id,),
+            BaseIds((self._unique_id,)),
             watermark_ms,
             processing_time_ms,
             watermark_ms,

@@ -15,6 +15,7 @@ import pytest
 
 from hdfsstore import StateStoreError
 from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.calls import Calls
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.spec import BatchSpec, Columns, EventTime, QuerySpec
@@ -63,7 +64,7 @@ def rows_of_partition(query: QuerySpec, users: list[int]) -> pa.Table:
 
 
 def calls_of(query: QuerySpec, rows: pa.Table, has_markers: bool, seed: int) -> tuple[Calls, list[Call]]:
-    batch = BatchSpec(5, (None,) * PARTITIONS, 1_000, 0, 1_000, is_sorted=False, has_markers=has_markers)
+    batch = BatchSpec(5, BaseIds((None,) * PARTITIONS), 1_000, 0, 1_000, is_sorted=False, has_markers=has_markers)
     batches: list[pa.RecordBatch] = rows.to_batches(max_chunksize=500)
     if has_markers:
         batches = [
@@ -131,7 +132,7 @@ def test_a_part_is_all_that_is_held(tmp_path: Path) -> None:
     limit = 1 << 20
     query = query_of(tmp_path, limit)
     rows = rows_of_partition(query, list(range(40_000)))
-    batch = BatchSpec(5, (None,) * PARTITIONS, 1_000, 0, 1_000, is_sorted=False, has_markers=False)
+    batch = BatchSpec(5, BaseIds((None,) * PARTITIONS), 1_000, 0, 1_000, is_sorted=False, has_markers=False)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(40):  # some 20 MiB

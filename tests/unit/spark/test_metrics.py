@@ -6,12 +6,15 @@ import logging
 
 import pytest
 
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.metrics import ProgressLog, since, state_operator
 from hdfsstore.spark.spec import BatchSpec, Report
 
 
 def batch(batch_id: int, watermark_ms: int = 0) -> BatchSpec:
-    return BatchSpec(batch_id, (None, None), watermark_ms, 1_700_000_000_123, 0, is_sorted=True, has_markers=True)
+    return BatchSpec(
+        batch_id, BaseIds((None, None)), watermark_ms, 1_700_000_000_123, 0, is_sorted=True, has_markers=True
+    )
 
 
 def report(partition_id: int, **metrics: float) -> Report:

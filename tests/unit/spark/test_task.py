@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import runpy
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +18,7 @@ from pyspark import cloudpickle
 from hdfsstore import CorruptFileError, UnsupportedQueryError
 from hdfsstore.spark import release
 from hdfsstore.spark import task as task_module
+from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import Providers
 from hdfsstore.spark.shipped import ShippedEngine
@@ -53,23 +56,54 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
     engine = ShippedEngine(cloudpickle.dumps(Nothing()))  # type: ignore[no-untyped-call]
     reports = Reports()
-    task = StatefulTask(query, engine, BatchSpec(0, (None,), -1, 1_000, -1, False, True), cast("Any", reports))
+    task = StatefulTask(query, engine, BatchSpec(0, BaseIds((None,)), -1, 1_000, -1, False, True), cast("Any", reports))
     assert list(task(iter([marker]))) == []
     (report,) = reports.added
     (path,) = tmp_path.glob("state/0/0/1_*.delta")
     path.write_bytes(path.read_bytes()[:-1])
     query = replace(query, store_conf=replace(query.store_conf, local_dir=str(tmp_path / "other")))
-    task = StatefulTask(query, engine, BatchSpec(1, (report.new_id,), -1, 2_000, -1, False, True), cast("Any", reports))
+    task = StatefulTask(
+        query, engine, BatchSpec(1, BaseIds((report.new_id,)), -1, 2_000, -1, False, True), cast("Any", reports)
+    )
     with pytest.raises(CorruptFileError, match="Put the file back; or set the query back") as caught:
         list(task(iter([marker])))
     assert caught.value.path == str(path)
+
+
+def test_what_a_task_carries_for_each_partition_is_small(tmp_path: Path) -> None:
+    """PySpark takes a mebibyte, of which the function may have half."""
+    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+
+    def size(ids: Sequence[str | None]) -> int:
+        batch = BatchSpec(1, BaseIds(ids), -1, 1_000, -1, False, True)
+        return len(cloudpickle.dumps(StatefulTask(query, ShippedEngine(b""), batch, cast("Any", Reports()))))  # type: ignore[no-untyped-call]
+
+    ids = [str(uuid.uuid4()) for _ in range(30_000)]
+    assert size(ids) < 500_000
+    assert size(ids) - size(ids[:1]) <= 17 * len(ids)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        (str(uuid.UUID(int=1)), None, str(uuid.uuid4())),
+        (None, None),
+        (str(uuid.uuid4()).upper(), str(uuid.uuid4())),
+        ("an-id", None),
+        (uuid.uuid4().hex,),
+        (str(uuid.UUID(int=0)), None),
+    ],
+)
+def test_ids_of_partitions_arrive_as_they_were(ids: tuple[str | None, ...]) -> None:
+    arrived = pickle.loads(pickle.dumps(BaseIds(ids)))
+    assert tuple(arrived[partition_id] for partition_id in range(len(ids))) == ids
 
 
 def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
-    batch = BatchSpec(0, (None,), -1, 1_000, -1, False, True)
+    batch = BatchSpec(0, BaseIds((None,)), -1, 1_000, -1, False, True)
     task = StatefulTask(replace(query, run_id="of the query"), ShippedEngine(b""), batch, cast("Any", Reports()))
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
     assert isinstance(cloudpickle.loads(pickled), StatefulTask)
