@@ -78,8 +78,8 @@ def _without_cut(log: MetadataLog[T], listing: Listing, then: str) -> tuple[List
         log.read(listing, newest)
     except CorruptFileError as error:
         remedy = (
-            f"Put the file back; or delete it, with its side file .{newest}.crc if there is one: batch {newest} {then} "
-            "when the query is started, which Spark refuses before"
+            f"Put the file back; or delete it, with its side file .{newest}.crc if there is one. Batch {newest} {then} "
+            "then; until then Spark does not start the query"
         )
         files = {batch_id: info for batch_id, info in listing.files.items() if batch_id != newest}
         return Listing(files, listing.names), CorruptFileError(error.message, error.path, error.offset, remedy)

@@ -61,13 +61,7 @@ def copy_state(
         UnsupportedProviderError: this release cannot read the state.
         StateStoreError: files are missing or damaged, or the filesystem fails.
     """
-    name = spark_conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
-    if name not in BACKENDS:
-        raise UnsupportedProviderError(
-            f"the state is kept by {name}, which this release cannot read",
-            theirs,
-            remedy="Start the query with a new checkpointLocation",
-        )
+    backend = backend_of(theirs, spark_conf)
     with tempfile.TemporaryDirectory(prefix="hdfsstore-takeover-") as local_dir:
         reading = replace(
             conf,
@@ -83,7 +77,7 @@ def copy_state(
             new: VersionId = (version, str(uuid.uuid4()) if conf.checkpoint_format_version > 1 else None)
             folder = f"{ours}/{StateStoreId(ours, OPERATOR_ID, partition_id).relative_folder}"
             with (
-                open_provider(store_id, BACKENDS[name], reading, *schemas) as provider,
+                open_provider(store_id, backend, reading, *schemas) as provider,
                 provider.get_read_store(version, unique_id) as store,
             ):
                 publish(
@@ -96,6 +90,22 @@ def copy_state(
             return new[1]
 
         return run_all([partial(copy, *each) for each in enumerate(unique_ids)], _THREADS)
+
+
+def backend_of(theirs: str, spark_conf: Mapping[str, str]) -> str:
+    """The backend that reads the state of Spark's operator.
+
+    Raises:
+        UnsupportedProviderError: this release has none.
+    """
+    name = spark_conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
+    if name not in BACKENDS:
+        raise UnsupportedProviderError(
+            f"the state is kept by {name}, which this release cannot read",
+            theirs,
+            remedy="Start the query with a new checkpointLocation",
+        )
+    return BACKENDS[name]
 
 
 def _records(store: ReadStateStore, conf: StateStoreConf) -> Iterator[pa.Buffer | bytes]:

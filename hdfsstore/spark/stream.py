@@ -61,8 +61,9 @@ class StatefulStream:
         """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
         check_supported(self.rows, self.output_mode)
         wanted = self._wanted(run)
-        check_takeover(run.checkpoint.ours, wanted, stateful_operators(self.rows))
+        check_takeover(run.checkpoint.ours, wanted, run.conf.store, stateful_operators(self.rows))
         check_state(run.checkpoint.ours, wanted)
+        DriverLog(run.checkpoint.ours, wanted.num_partitions, run.conf.store).last_finished()
 
     def ship(self) -> ShippedEngine:
         """Pickles the function. Whoever calls it sees to it that it is freed."""

@@ -49,7 +49,7 @@ from hdfsstore.spark.log_entries import (
 from hdfsstore.spark.rewind import copy_metadata, set_aside
 from hdfsstore.spark.schemas import StateDescription, fits, shown, write_description
 from hdfsstore.spark.spec import GROUP_STATE, NO_TIMEOUT, OPERATOR_ID
-from hdfsstore.spark.state_copy import copy_state
+from hdfsstore.spark.state_copy import backend_of, copy_state
 from hdfsstore.state.conf import StateStoreConf
 
 log = logging.getLogger(__name__)
@@ -83,9 +83,15 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
 
 
 @remedied(_PUT_BACK)
-def check_takeover(checkpoint: str, wanted: StateDescription, upstream: Sequence[str]) -> None:
-    """As take_over, and changes nothing. Spark's operator may be running."""
-    _found(*resolve(checkpoint), wanted, upstream)
+def check_takeover(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+    """As take_over, and changes nothing. Spark's operator may be running.
+
+    What the files of the state hold is not looked at.
+    """
+    fs, path = resolve(checkpoint)
+    operator = _found(fs, path, wanted, upstream)
+    if operator is not None:
+        _Takeover(fs, checkpoint, path, wanted, conf, operator).look()
 
 
 def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
@@ -160,6 +166,21 @@ def _refused(path: str, operator: Operator, wanted: StateDescription, why: str) 
 
 
 @dataclass(frozen=True, slots=True)
+class _Left:
+    """What Spark's operator has left in the logs.
+
+    Attributes:
+        batch_id: the newest committed batch; -1: there is none.
+        commit: its entry.
+        entries: Spark's offsets entries from the batch before it on, as our plan needs them.
+    """
+
+    batch_id: int
+    commit: CommitLogEntry | None
+    entries: dict[int, Entry]
+
+
+@dataclass(frozen=True, slots=True)
 class _Takeover:
     """The steps, for one operator of Spark's."""
 
@@ -170,7 +191,8 @@ class _Takeover:
     conf: StateStoreConf
     operator: Operator
 
-    def run(self) -> None:
+    def look(self) -> _Left:
+        """Reads what there is, and refuses what cannot be taken over."""
         committed = MetadataLog(self.fs, f"{self.path}/commits", read_commit_log).latest()
         offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self.fs, f"{self.path}/offsets", read_offset_log)
         begun = offsets.latest()
@@ -186,12 +208,18 @@ class _Takeover:
             )
         if committed:
             self._check_partitions(batch_id)
-        new_ids = self._copy_state(batch_id + 1, committed[1], entries[batch_id]) if committed else []
+            backend_of(self._theirs, entries[batch_id].parsed.conf)
+        return _Left(batch_id, committed[1] if committed else None, entries)
+
+    def run(self) -> None:
+        left = self.look()
+        batch_id, entries = left.batch_id, left.entries
+        new_ids = self._copy_state(batch_id + 1, left.commit, entries[batch_id]) if left.commit else []
         marker = f"{self._root}/takeover"
         publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
         self._set_aside()
-        if committed:
-            self._log(batch_id, committed[1], entries[batch_id], new_ids)
+        if left.commit:
+            self._log(batch_id, left.commit, entries[batch_id], new_ids)
         self._change(entries)
         remove(self.fs, [marker])
         log.warning(
@@ -207,6 +235,10 @@ class _Takeover:
     @property
     def _root(self) -> str:
         return f"{self.path}/{FOLDER}"
+
+    @property
+    def _theirs(self) -> str:
+        return f"{self.checkpoint}/state"
 
     @property
     def _kept(self) -> str:
@@ -262,7 +294,7 @@ class _Takeover:
         unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
         try:
             return copy_state(
-                f"{self.checkpoint}/state",
+                self._theirs,
                 self.fs,
                 f"{self._root}/state",
                 version,

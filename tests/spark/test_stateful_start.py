@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, Streamin
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, SchemaMismatchError, StateStoreError, UnsupportedQueryError
+from hdfsstore import Checkpoint, MissingFileError, SchemaMismatchError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.spark import groupBy, release
 from hdfsstore.spark.active_run import only_start, stop_in_few_words
@@ -227,6 +227,23 @@ def test_the_state_that_sparks_run_left_in_its_last_batch_is_taken_over(source: 
     query.processAllAvailable()
     rows = Checkpoint(checkpoint / "hdfsstore").read_state().to_pylist()
     assert {row["key"]["k"]: row["value"]["groupState"]["n"] for row in rows} == {"a": 5, "b": 2}
+
+
+def test_what_the_log_of_sparks_run_speaks_against_does_not_stop_it(source: Input, tmp_path: Path) -> None:
+    def nothing(*_: Any) -> Iterator[pd.DataFrame]:
+        yield from ()
+
+    checkpoint = tmp_path / "checkpoint"
+    schemas = "k STRING", "n LONG", "update", "NoTimeout"
+    options = {"checkpointLocation": str(checkpoint)}
+    theirs = source.stream().groupBy("k").applyInPandasWithState(nothing, *schemas).writeStream.outputMode("update")
+    query = theirs.options(**options).format("noop").start()
+    query.processAllAvailable()
+    (checkpoint / "offsets" / "0").unlink()
+    ours = groupBy(source.stream(), "k").applyInPandasWithState(nothing, *schemas).writeStream.outputMode("update")
+    with pytest.raises(MissingFileError, match=r"offsets/0: this entry is not there.*Put it back"):
+        ours.options(**options).format("noop").start()
+    assert query.isActive
 
 
 def test_what_may_not_be_stopped_goes_on(source: Input, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ class TestCutEntries:
             cp.read_state(batch_id=2)
         (error,) = cp.damaged
         assert error.path == str(tmp_path / "commits" / "2")
-        assert "batch 2 runs again" in str(error)
+        assert "Batch 2 runs again" in str(error)
 
     def test_in_both_logs(self, tmp_path: Path) -> None:
         commit(checkpoint(tmp_path, 2, **{"spark.sql.shuffle.partitions": "3"}), 2, "")
