@@ -174,9 +174,9 @@ class ArrowEngine:
             if output is None:
                 return
             table = self._in_schema(output)
-        except StateStoreError:
-            raise
         except BaseException as error:
+            if isinstance(error, StateStoreError) and _is_ours(error):
+                raise
             raise UserFunctionError(
                 f"the function of mapInArrowWithState failed in partition {state.partition_id} of batch "
                 f"{state.batch_id}: {state.shown.error(error)}",
@@ -191,6 +191,14 @@ class ArrowEngine:
         if not isinstance(output, pa.Table):
             raise TypeError(f"it gave {type(output).__name__}, not a pyarrow.Table")
         return _in_schema(output, self._output)
+
+
+def _is_ours(error: StateStoreError) -> bool:
+    """Whether this package has raised it, and not the function itself."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("hdfsstore.")
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -60,9 +60,9 @@ class StatefulTask:
         loaded = time.perf_counter()
         with store:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
-            engine = self._engine.load()
             row_bytes = 0.0
             try:
+                engine = self._engine.load()
                 for output in chain(engine.data(iter(calls), state), engine.expired(state)):
                     row_bytes = max(row_bytes, output.nbytes / max(output.num_rows, 1))
                     yield output

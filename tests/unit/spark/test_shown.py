@@ -207,6 +207,10 @@ FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
         UserFunctionError,
     ),
     "an error of mapInArrowWithState": (arrow_engine(raising(lambda: KeyError(SECRET))), UserFunctionError),
+    "an error of this package's that the function of mapInArrowWithState raises": (
+        arrow_engine(raising(lambda: StateStoreError(SECRET))),
+        UserFunctionError,
+    ),
     "a value of a table": (
         arrow_engine(lambda *_: pa.table({"user": ["a"], "n": [SECRET], "total": [1.0]})),
         UserFunctionError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import runpy
 import sys
+import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,13 +16,14 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from hdfsstore import CorruptFileError, UnsupportedQueryError
+from hdfsstore import CorruptFileError, StateStoreError, UnsupportedQueryError
 from hdfsstore.spark import release
 from hdfsstore.spark import task as task_module
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import Providers
 from hdfsstore.spark.shipped import ShippedEngine
+from hdfsstore.spark.shown import Shown
 from hdfsstore.spark.spec import BatchSpec, Columns, Report
 from hdfsstore.spark.task import StatefulTask
 from tests.unit.spark.partition import Partition, struct
@@ -97,6 +99,28 @@ def test_what_a_task_carries_for_each_partition_is_small(tmp_path: Path) -> None
 def test_ids_of_partitions_arrive_as_they_were(ids: tuple[str | None, ...]) -> None:
     arrived = pickle.loads(pickle.dumps(BaseIds(ids)))
     assert tuple(arrived[partition_id] for partition_id in range(len(ids))) == ids
+
+
+class Sealed:
+    """An engine whose unpickling fails with a word of the user's."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("4929-1234",)
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+def test_what_unpickling_the_function_says_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacted: bool
+) -> None:
+    monkeypatch.setattr(task_module, "providers", Providers())
+    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = replace(query, columns=Columns(("k",), ("k",), (0,)), shown=Shown(redacted))
+    marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
+    engine = ShippedEngine(cloudpickle.dumps(Sealed()))  # type: ignore[no-untyped-call]
+    batch = BatchSpec(0, BaseIds((None,)), -1, 1_000, -1, False, True)
+    with pytest.raises(StateStoreError if redacted else ValueError, match=r"ValueError|invalid literal") as raised:
+        list(StatefulTask(query, engine, batch, cast("Any", Reports()))(iter([marker])))
+    assert ("4929-1234" in "".join(traceback.format_exception(raised.value))) is not redacted
 
 
 def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
