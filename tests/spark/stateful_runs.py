@@ -17,9 +17,9 @@ from pyspark.sql.types import StructType
 import hdfsstore
 from tests.data.generate.case import FIRST_FILE_TIME
 from tests.rows import plain
+from tests.spark.waiting import WAIT_SECONDS
 
 GroupBy = Callable[..., Any]
-WAIT_SECONDS = 120
 
 
 @dataclass(frozen=True)

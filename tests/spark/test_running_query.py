@@ -18,7 +18,7 @@ import hdfsstore
 
 ROWS_PER_BATCH = 500
 BATCHES = 12
-SECONDS_AT_MOST = 120
+SECONDS_AT_MOST = 600
 CONFS = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
@@ -65,11 +65,18 @@ def counted(table: pa.Table) -> int:
     return pc.sum(table["value"].combine_chunks().field(0)).as_py() or 0
 
 
+def removed_by_maintenance(checkpoint: Path) -> bool:
+    """Whether the first delta is gone."""
+    return not (checkpoint / "state/0/0/1.delta").exists()
+
+
 def test_every_read_is_right_or_says_that_retention_passed(running: Path) -> None:
     deadline = time.monotonic() + SECONDS_AT_MOST
     outcomes: Counter[str] = Counter()
     latest = 0
-    while latest < BATCHES and time.monotonic() < deadline:
+    # The query goes on for as long as it takes, whichever of the two is slow: it, or this reader.
+    while latest < BATCHES or outcomes["right"] <= BATCHES or not removed_by_maintenance(running):
+        assert time.monotonic() < deadline, (latest, outcomes)
         time.sleep(0.02)
         try:
             checkpoint = hdfsstore.Checkpoint(running)
@@ -87,7 +94,3 @@ def test_every_read_is_right_or_says_that_retention_passed(running: Path) -> Non
             except hdfsstore.BatchNotAvailableError:
                 assert batch_id < checkpoint.latest_batch_id, "the newest batch is never removed"
                 outcomes["passed"] += 1
-    assert latest >= BATCHES
-    assert outcomes["right"] > BATCHES, outcomes
-    oldest = min(int(path.stem) for path in (running / "state/0/0").glob("*.delta"))
-    assert oldest > 1, "maintenance has removed nothing"

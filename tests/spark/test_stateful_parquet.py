@@ -25,6 +25,7 @@ from hdfsstore.spark.checkpoint_location import CheckpointLocation
 from hdfsstore.spark.output_folder import OutputFolder
 from hdfsstore.spark.output_mark import MARK
 from hdfsstore.spark.parquet_sink import ParquetSink
+from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "user string, total long"
 
@@ -148,7 +149,7 @@ def test_a_path_that_another_query_has_taken_meanwhile_ends_a_query_before_it_wr
     counts = groupBy(events.stream(), "user").mapInArrowWithState(total, SCHEMA, "total long", "update", "NoTimeout")
     writer = counts.writeStream.option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True)
     with pytest.raises(StreamingQueryException, match="the output there is of query"):
-        writer.foreachBatch(write).start().awaitTermination(120)
+        writer.foreachBatch(write).start().awaitTermination(WAIT_SECONDS)
     assert rows_of(spark, out) == [(0, "ann", 1)]
 
 
@@ -294,13 +295,13 @@ def test_what_a_driver_was_writing_when_another_one_swept_it_is_not_published(
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(slow, half, 3)
         try:
-            wait_for(lambda: any(out.glob("_writing-*/_temporary/*/task_*/*.parquet")))
+            wait_until(lambda: any(out.glob("_writing-*/_temporary/*/task_*/*.parquet")))
             quick.claim()
             quick(spark.createDataFrame(rows, SCHEMA).coalesce(1), 3)
         finally:
             go.touch()
         with pytest.raises(StateStoreError, match="another driver of this query above all"):
-            writing.result(120)
+            writing.result(WAIT_SECONDS)
     assert rows_of(spark, out) == [(3, "early", 1), (3, "late", 1)]
     assert {path.name for path in out.iterdir()} == {"batch=3", MARK}
 
@@ -354,13 +355,6 @@ def test_a_batch_that_is_replaced_is_there_whole_and_once_wherever_the_driver_is
     assert {path.name for path in out.iterdir()} == {"batch=7", MARK}
     assert seen == sorted(seen)
     assert [seen.count(version) for version in versions] == [4, 2]
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_folder_of_sparks_own_sink_and_a_column_batch_are_refused(

@@ -26,6 +26,7 @@ from hdfsstore.spark.active_run import only_start, stop_in_few_words
 from hdfsstore.spark.checkpoint_location import find_checkpoint
 from hdfsstore.spark.driver_log import DriverLog
 from hdfsstore.spark.output_mark import MARK
+from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
 AT_START = {
@@ -72,15 +73,8 @@ def collected(stream: Any, checkpoint: Path) -> list[Any]:
     rows: list[Any] = []
     writer = stream.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).foreachBatch(lambda batch, _: rows.extend(batch.collect())).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(WAIT_SECONDS)
     return rows
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -178,13 +172,13 @@ class Busy:
         self.query: StreamingQuery = self._writer.foreachBatch(self._sink).start()
         self.query.processAllAvailable()
         source.add(a_row("b", 2000))
-        assert self._entered.wait(60)
+        assert self._entered.wait(WAIT_SECONDS)
 
     def _sink(self, rows: DataFrame, batch_id: int) -> None:
         self.output.extend(map(tuple, rows.collect()))
         if batch_id == 1:
             self._entered.set()
-            assert self._go.wait(60)
+            assert self._go.wait(WAIT_SECONDS)
 
     def start_over(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
         """Starts another run, for which this one is stopped, and lets it go only then."""
@@ -194,7 +188,7 @@ class Busy:
                 wait_until(lambda: not self.query.isActive or begun.done())
             finally:
                 self._go.set()
-            return begun.result(60)
+            return begun.result(WAIT_SECONDS)
 
 
 def test_a_timeout_that_the_run_before_set_in_its_last_batch_fires(source: Input, tmp_path: Path) -> None:
@@ -321,7 +315,7 @@ def test_of_two_starts_at_once_the_second_reads_what_the_run_of_the_first_leaves
     monkeypatch.setattr(DriverLog, "last_finished", together)
     writers = [stream.writeStream.option("checkpointLocation", checkpoint).format("noop") for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
-        queries = [begun.result(60) for begun in [threads.submit(writer.start) for writer in writers]]
+        queries = [begun.result(WAIT_SECONDS) for begun in [threads.submit(writer.start) for writer in writers]]
     assert not met.is_set()
     assert sorted(query.isActive for query in queries) == [False, True]
     assert [query.exception() for query in queries] == [None, None]

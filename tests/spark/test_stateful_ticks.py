@@ -19,6 +19,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from hdfsstore.spark.spec import TimeoutConf
 from hdfsstore.spark.ticks import with_ticks
+from tests.spark.waiting import wait_until
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 AVAILABLE_NOW: dict[str, Any] = {"availableNow": True}
@@ -198,9 +199,7 @@ def test_processing_time_ticks_when_the_clock_has_passed_the_timeout(source: Inp
         running.processAllAvailable()
         source.add(200)
         running.processAllAvailable()
-        until = time.monotonic() + 60
-        while len(query.noted) < 3 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: len(query.noted) == 3)
         time.sleep(0.3)
     finally:
         running.stop()

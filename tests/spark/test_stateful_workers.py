@@ -5,42 +5,46 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from test_stateful_arrow import write_batches
 
 from hdfsstore.spark import groupBy
 from tests.images import resident
+from tests.spark.waiting import wait_until
 
 USERS = 40
 
 
 def count(rows: pa.Table, state: Any) -> pa.Table:
-    """Counts rows, and tells which process did."""
+    """Counts rows, and tells which process did, and for which partition."""
     groups = rows.group_by("user").aggregate([("user", "count")])
     keys = groups.select(["user"])
     n = pc.add(groups["user_count"], pc.fill_null(state.get(keys)["n"], 0))
     state.put(keys, pa.table({"n": n}))
-    return pa.table({"user": groups["user"], "n": n, "pid": pa.array([os.getpid()] * len(groups), pa.int32())})
+    task: Any = TaskContext.get()
+    here = {"pid": os.getpid(), "part": task.partitionId()}
+    return pa.table({"user": groups["user"], "n": n} | {k: pa.array([v] * len(n), pa.int32()) for k, v in here.items()})
 
 
 class Run:
     """A query, a batch a file, that ran to its end; every output was that of all batches so far.
 
     Args:
-        between: called after each batch, while the workers are idle.
+        between: called after each batch, with all workers that had a part of the query so far. They are idle.
         options: hdfsstore.*, without that.
 
     Attributes:
         pids: of the workers of each batch.
+        tasks: of each batch: which worker had which partition.
         loads: what each batch's tasks did to get the state to hand: deltas and snapshots read, local images found.
     """
 
@@ -55,6 +59,7 @@ class Run:
         self.images = folder / "images"
         self.state = folder / "cp" / "hdfsstore" / "state" / "0"
         self.pids: list[set[int]] = []
+        self.tasks: list[set[tuple[int, int]]] = []
         batches = [pa.table({"user": [(7 * i + batch) % USERS for i in range(60)]}) for batch in range(num_batches)]
         expected: Counter[int] = Counter()
 
@@ -64,12 +69,13 @@ class Run:
             expected.update(users)
             assert {row.user: row.n for row in rows} == {user: expected[user] for user in set(users)}
             self.pids.append({row.pid for row in rows})
-            between(batch_id, self.pids[-1])
+            self.tasks.append({(row.pid, row.part) for row in rows})
+            between(batch_id, set.union(*self.pids))
 
         source = write_batches(folder / "in", batches)
         rows = spark.readStream.schema("user long").option("maxFilesPerTrigger", 1).parquet(str(source))
         counts = groupBy(rows, "user").mapInArrowWithState(
-            count, "user long, n long, pid int", "n long", "update", "NoTimeout"
+            count, "user long, n long, pid int, part int", "n long", "update", "NoTimeout"
         )
         query = (
             counts.writeStream.option("checkpointLocation", str(folder / "cp"))
@@ -89,14 +95,22 @@ class Run:
         return [len(list(folder.glob("*.snapshot"))) for folder in sorted(self.state.glob("[0-9]*"))]
 
 
+def remove(folder: Path) -> None:
+    """Removes a folder in which workers may be writing."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait_until(is_gone)
+
+
 def kill(pids: set[int]) -> None:
-    """Kills these workers; until they are reaped, Spark would give them tasks, which would fail."""
+    """Kills those of them that live; until they are reaped, Spark would give them tasks, which would fail."""
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-    end = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 @contextmanager
@@ -112,25 +126,26 @@ def single_use_workers(spark: SparkSession) -> Iterator[None]:
 
 def test_snapshots_are_made_by_workers_that_take_turns(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path, 10, numPartitions=4, minDeltasForSnapshot=3)
-    end = time.monotonic() + 20
-    while not all(run.snapshots()) and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: all(run.snapshots()))
     assert len(run.snapshots()) == 4
-    assert all(run.snapshots())
-    assert sum(load["snapshotsLoaded"] for load in run.loads) == 0, "a swap costs what was missed"
+    met: set[tuple[int, int]] = set()
+    for tasks, load in zip(run.tasks, run.loads, strict=True):
+        if tasks <= met:
+            assert load["snapshotsLoaded"] == 0, "a swap costs what was missed"
+        met |= tasks
 
 
 def test_killed_workers_and_a_lost_disk_cost_time_only(spark: SparkSession, tmp_path: Path) -> None:
     num_batches, lost, killed, unlinked = 13, 8, 9, 10
 
     def between(batch_id: int, pids: set[int]) -> None:
-        if batch_id == lost - 1:
-            # Each has a snapshot by now; the batch itself made it where the background did not come to that.
-            shutil.rmtree(tmp_path / "images")
         if batch_id in (2, lost - 1, killed - 1):
             kill(pids)
+        if batch_id == lost - 1:
+            # Each has a snapshot by now; the batch itself made it where the background did not come to that.
+            remove(tmp_path / "images")
         if batch_id == unlinked - 1:
-            shutil.rmtree(tmp_path / "images")  # under workers that have the images mapped
+            remove(tmp_path / "images")  # under workers that have the images mapped
 
     run = Run(spark, tmp_path, num_batches, between, numPartitions=2, minDeltasForSnapshot=0)
     for batch_id in (3, lost, killed):
@@ -150,15 +165,17 @@ def test_a_worker_keeps_pages_of_the_image_only_that_it_works_on(spark: SparkSes
 
     def between(batch_id: int, pids: set[int]) -> None:
         if batch_id == maintained:
-            end = time.monotonic() + 20
-            while len(list(tmp_path.glob("images/*/*.image"))) < num_partitions and time.monotonic() < end:
-                time.sleep(0.05)
+            wait_until(lambda: len(list(tmp_path.glob("images/*/*.image"))) >= num_partitions)
         if batch_id == looked_at:  # in between no other image was made
-            mapped.extend(resident(tmp_path / "images", pid) for pid in pids)
+            wait_until(lambda: all(sum(size > 0 for size in sizes.values()) <= 1 for sizes in images_of(pids)))
+            mapped.extend(images_of(pids))
 
-    Run(spark, tmp_path, looked_at + 1, between, numPartitions=num_partitions, minDeltasForSnapshot=maintained - 1)
+    def images_of(pids: set[int]) -> list[dict[str, int]]:
+        return [resident(tmp_path / "images", pid) for pid in pids if Path(f"/proc/{pid}").exists()]
+
+    options = {"minDeltasForSnapshot": maintained - 1, "maintenanceInterval": "1h"}
+    Run(spark, tmp_path, looked_at + 1, between, numPartitions=num_partitions, **options)
     assert sum(map(len, mapped)) > 2 * len(mapped)
-    assert all(sum(size > 0 for size in images.values()) <= 1 for images in mapped)
 
 
 def test_workers_that_live_for_one_task_leave_snapshots(spark: SparkSession, tmp_path: Path) -> None:

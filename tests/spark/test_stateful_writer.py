@@ -22,6 +22,7 @@ from hdfsstore.spark import groupBy
 from hdfsstore.spark.keys import key_columns
 from hdfsstore.spark.query import StatefulQuery
 from hdfsstore.spark.refusals import check_input
+from tests.spark.waiting import WAIT_SECONDS
 
 SCHEMA = "user string, n long, seconds long"
 
@@ -68,7 +69,7 @@ def state_of(checkpoint: Path) -> dict[str, int]:
 
 
 def finished(query: StreamingQuery) -> StatefulQuery:
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(WAIT_SECONDS)
     assert isinstance(query, StatefulQuery)
     return query
 
@@ -174,7 +175,7 @@ def test_an_error_of_the_sink_ends_the_query_and_leaves_the_state(events: Events
     events.add(("ann", 2, 0))
     query = start()
     with pytest.raises(StreamingQueryException, match="the database is away"):
-        query.awaitTermination(120)
+        query.awaitTermination(WAIT_SECONDS)
     assert "the database is away" in str(query.exception())
     assert state_of(tmp_path / "cp") == {"ann": 1}
     failing = False
@@ -196,7 +197,7 @@ def test_an_error_of_the_function_comes_out_with_its_line_and_batch(events: Even
     writer = stream.writeStream.format("noop").trigger(availableNow=True)
     query = writer.start(checkpointLocation=str(tmp_path / "cp"))
     with pytest.raises(StreamingQueryException, match="there is nobody") as error:
-        query.awaitTermination(120)
+        query.awaitTermination(WAIT_SECONDS)
     assert "of batch 1" in str(error.value)
     assert 'raise LookupError("there is nobody")' in str(error.value)
     assert state_of(tmp_path / "cp") == {"ann": 1}
