@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _DAEMON = b"pyspark.daemon"
-_END_SECONDS = 30
+_END_SECONDS = 300
 
 
 def memory_of_workers() -> int:

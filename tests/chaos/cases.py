@@ -67,7 +67,7 @@ class _Case:
 def fault_in_tasks(spark: SparkSession, folder: Path, name: str) -> None:
     kind, point = name.split("-")
     case = _Case(spark, folder, METHODS[len(kind) % 3])
-    case.run(Fault(kind, point, 0, name, seconds=60))
+    case.run(Fault(kind, point, 0, name, seconds=300))
     assert case.query.struck() == {name}
     # After the end of an executor Spark may begin the stage anew, and count attempts from the first again.
     assert kind == "executor" or case.query.was_repeated(name), "no task was run a second time"

@@ -17,7 +17,7 @@ from tests.contract.backends import VARIANTS, Variant
 from tests.contract.partition import Partition, read, state_after, write_chain
 
 NOBODY = 65534
-LONG = 60.0
+LONG = 600.0  # a bound for what takes a second
 SETTINGS = {"min_deltas_for_snapshot": 2, "min_versions_to_retain": 2}
 
 
