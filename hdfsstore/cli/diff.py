@@ -22,14 +22,16 @@ KINDS = ("added", "changed", "removed")
 
 def diff(
     path: options.Location,
-    start: Annotated[int, typer.Option("--from", help="The state after this batch ...", min=0, show_default=False)],
-    end: Annotated[int, typer.Option("--to", help="... and the state after this one.", min=0, show_default=False)],
+    start: Annotated[
+        int, typer.Option("--from", help="Compare the state after this batch ...", min=0, show_default=False)
+    ],
+    end: Annotated[int, typer.Option("--to", help="... with the state after this one.", min=0, show_default=False)],
     operator: options.OperatorId = 0,
     store: options.StoreName = "default",
     limit: Annotated[
         int | None,
         typer.Option(
-            help="At most so many rows of each kind; 0 is all. By default 10 in a table, else all.",
+            help="Show at most this many rows of each kind; 0 means all. By default 10 in a table, else all.",
             min=0,
             show_default=False,
         ),

@@ -36,7 +36,7 @@ def history(
     key: Annotated[
         str,
         typer.Option(
-            help="""The key's fields as JSON: '{"user": 42}'. With some of its fields, all keys that have them.""",
+            help="""The key's fields as JSON: '{"user": 42}'. With fewer fields, all keys that match.""",
             show_default=False,
         ),
     ],
@@ -44,7 +44,7 @@ def history(
     store: options.StoreName = "default",
     json: options.Json = False,
 ) -> None:
-    """Show what a key held after each batch that is kept."""
+    """Show the value of a key after each batch that is kept."""
     checkpoint = Checkpoint(path)
     found = options.find_store(checkpoint, operator, store)
     try:

@@ -87,8 +87,8 @@ class Report:
 
 def inspect(
     path: options.Location,
-    rows: Annotated[bool, typer.Option(help="Count the rows, for which the newest state is read once.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    rows: Annotated[bool, typer.Option(help="Count the rows, which reads the newest state once.")] = True,
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
 ) -> None:
     """Show the query's batches, settings, operators, stores, schemas, and the size of each partition."""
     report = examine(Checkpoint(path), rows)

@@ -14,25 +14,35 @@ from hdfsstore.cli.output import TABLE_ROWS, Format
 Location = Annotated[
     str, typer.Argument(metavar="PATH", help="The query's checkpoint: a folder or a URI.", show_default=False)
 ]
-OperatorId = Annotated[int, typer.Option("--operator", help="The number of the stateful operator.", min=0)]
-StoreName = Annotated[str, typer.Option("--store", help="The state store of that operator.")]
+OperatorId = Annotated[int, typer.Option("--operator", help="Number of the stateful operator.", min=0)]
+StoreName = Annotated[str, typer.Option("--store", help="Name of the state store of that operator.")]
 BatchId = Annotated[
     int | None,
-    typer.Option("--batch", help="The state after this batch; the newest committed one by default.", min=0),
+    typer.Option("--batch", help="Show the state after this batch; by default the newest committed one.", min=0),
 ]
 RowFormat = Annotated[
     Format | None,
-    typer.Option("--format", help="By default what the name of the -o file tells, else a table.", show_default=False),
+    typer.Option(
+        "--format",
+        help="Output format; by default the one that the name of the -o file tells, else a table.",
+        show_default=False,
+    ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="A file; it appears when it is complete.", dir_okay=False, show_default=False),
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write to this file, which appears when it is complete.",
+        dir_okay=False,
+        show_default=False,
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 Limit = Annotated[
     int | None,
     typer.Option(
-        help=f"At most so many rows; 0 is all. By default {TABLE_ROWS} in a table, else all.",
+        help=f"Show at most this many rows; 0 means all. By default {TABLE_ROWS} in a table, else all.",
         min=0,
         show_default=False,
     ),

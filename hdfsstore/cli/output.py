@@ -75,7 +75,7 @@ def numbered(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[pa.S
     unique = unique_names(schema)
     if unique is schema:
         return schema, batches
-    note(f"Fields of one name are numbered: {', '.join(renamed(schema, unique))}")
+    note(f"Fields with the same name are numbered: {', '.join(renamed(schema, unique))}")
     return unique, (with_names(batch, unique) for batch in batches)
 
 

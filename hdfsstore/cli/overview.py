@@ -24,7 +24,9 @@ def show(report: Report) -> None:
     for error in report.damaged:
         console.print(Text(f"\nA log is damaged: {error}", "yellow"))
     if report.pinned:
-        console.print(Text("\nPinned by the offset log; a restart keeps it, whatever the session's conf says", "bold"))
+        console.print(
+            Text("\nPinned by the offset log; a restart keeps these settings, whatever the session's conf says", "bold")
+        )
         console.print(_pairs(list(report.pinned.items())))
     for operator in report.operators:
         console.print(Text(f"\nOperator {operator.operator_id}: {operator.name or 'of unknown kind'}", "bold cyan"))

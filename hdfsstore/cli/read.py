@@ -29,12 +29,13 @@ def read(
     batch: options.BatchId = None,
     join_side: Annotated[
         JoinSide | None,
-        typer.Option(help="The buffered rows of one side of a stream-stream join.", show_default=False),
+        typer.Option(help="Show the rows that this side of a stream-stream join has buffered.", show_default=False),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
-            help="A condition: key.user = 42 and value.count > 1. Knows = != < <= > >= in like is null and or not ().",
+            help="Only rows that meet a condition, such as: key.user = 42 and value.count > 1. "
+            "It may have = != < <= > >= in like is null and or not ().",
             show_default=False,
         ),
     ] = None,

@@ -19,8 +19,8 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Each store is a table: `state` is the default store of operator 0, any other one "
-            "`state_<operator>_<store>`. Columns: key, value, partition_id.",
+            help="Each store is a table: `state` is the default store of operator 0, every other store is "
+            "`state_<operator>_<store>`. The columns are key, value and partition_id.",
             show_default=False,
         ),
     ],
@@ -47,7 +47,7 @@ def sql(
                 connection.register(name, _table(checkpoint, *stores[name], batch))
             result = connection.sql(query)
             if result is None:  # what DuckDB 1 gives for a statement without rows
-                raise typer.BadParameter("the query gives no rows: write a select", param_hint="QUERY")
+                raise typer.BadParameter("the query gives no rows; write a select", param_hint="QUERY")
             reader = pa.RecordBatchReader.from_stream(result)
             write_rows(*numbered(reader.schema, reader), chosen, output, options.rows_limit(limit, chosen))
         except duckdb.Error as error:
