@@ -29,10 +29,11 @@ from dataclasses import dataclass, replace
 
 from pyarrow.fs import FileSystem, FileType
 
+from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.irregular import GROUP_STATE_FORMAT
 from hdfsstore.checkpoint.metadata_log import MetadataLog
-from hdfsstore.checkpoint.offset_log import OffsetLogEntry, parse_offset_log, read_offset_log
+from hdfsstore.checkpoint.offset_log import parse_offset_log, read_offset_log
 from hdfsstore.checkpoint.operators import Operator, list_operators
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
 from hdfsstore.fs import file_types, read_file, resolve
@@ -193,9 +194,10 @@ class _Takeover:
 
     def look(self) -> _Left:
         """Reads what there is, and refuses what cannot be taken over."""
-        committed = MetadataLog(self.fs, f"{self.path}/commits", read_commit_log).latest()
-        offsets: MetadataLog[OffsetLogEntry] = MetadataLog(self.fs, f"{self.path}/offsets", read_offset_log)
-        begun = offsets.latest()
+        logs = BatchLogs(self.fs, self.path)
+        for error in logs.look().damaged:
+            raise error
+        committed, begun = logs.commits.latest(), logs.offsets.latest()
         batch_id = committed[0] if committed else -1
         oldest, newest = max(batch_id - 1, 0), begun[0] if begun else -1
         found = {number: self._entry(number) for number in range(oldest, newest + 1)}

@@ -56,7 +56,16 @@ REFUSED: dict[str, tuple[Break, type[StateStoreError], str]] = {
         CorruptFileError,
         f"offsets/{LAST}",
     ),
-    "commits cut off": (lambda path: (path / "commits" / str(LAST)).write_text(""), CorruptFileError, "is empty"),
+    "newest offsets empty": (
+        lambda path: (path / "offsets" / str(LAST + 1)).write_text(""),
+        CorruptFileError,
+        rf"offsets/{LAST + 1}.*delete it, .* Batch {LAST + 1} is begun anew",
+    ),
+    "newest commits empty": (
+        lambda path: (path / "commits" / str(LAST)).write_text(""),
+        CorruptFileError,
+        rf"commits/{LAST}.*delete it, .* Batch {LAST} runs again",
+    ),
     "no partition": (lambda path: shutil.rmtree(path / "state/0/1"), MissingFileError, "state/0/1"),
 }
 

@@ -287,7 +287,6 @@ def test_the_file_with_the_query_s_id_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        f"commits/{LAST}",
         f"offsets/{LAST}",
         "state/0/_metadata/metadata",
         "state/0/0/_metadata/schema",
