@@ -132,7 +132,7 @@ class StoreImages:
         Only the header is verified, a block when it is touched. What is damaged or no image of this store is deleted.
 
         Raises:
-            AddressSpaceError: this process may not map it, and so could not load it into its memory either.
+            AddressSpaceError: this process may not map it, and so could not load all of it into its memory either.
         """
         try:
             with self._entered() as (_, folder):

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from hdfsstore.errors import ImageDamagedError, StateStoreError
+from hdfsstore.errors import AddressSpaceError, ImageDamagedError, StateStoreError
 from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.held_images import HeldImages
 from hdfsstore.state.hdfs.reading import Delta, StoreReader
@@ -24,6 +25,9 @@ from hdfsstore.state.lineages import EMPTY
 from hdfsstore.state.loading import Loader
 
 log = logging.getLogger(__name__)
+
+# The newest of some versions, which come newest first, that is at hand.
+Newest: TypeAlias = "Callable[[Sequence[VersionId]], HeldVersion | None]"
 
 # So many versions back something in memory or an image is of use; from further back a snapshot is sooner loaded.
 _FEW = 50
@@ -72,7 +76,13 @@ class VersionLoader(Loader[HeldVersion]):
         return self._by_deltas(version_id) or self._from_files(version_id, share=self._share)
 
     def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
-        way = self._way_by_lineage(wanted) if wanted[1] is not None else self._way_by_numbers(wanted)
+        try:
+            way = self._way(wanted, self._newest)
+        except AddressSpaceError as error:
+            way = self._way(wanted, self._newest_held)
+            if way is None:  # the files' content would take as much room
+                raise
+            log.warning("%s; version %d is made of version %d, which is held", error, wanted[0], way[0].id[0])
         if way is None:
             return None
         try:
@@ -95,12 +105,15 @@ class VersionLoader(Loader[HeldVersion]):
         layers = [(delta.id, delta.layer) for delta in deltas]
         return self._versions.append(begin, layers, lineage, deltas[-1].digest)
 
-    def _way_by_lineage(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
+    def _way(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
+        return self._way_by_lineage(wanted, newest) if wanted[1] is not None else self._way_by_numbers(wanted, newest)
+
+    def _way_by_lineage(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
         """What the version can be built on, and the deltas after that, oldest first; None: nothing here helps."""
         oldest = min((version for version, _ in self._at_hand()), default=wanted[0])
         ancestors = [wanted]  # newest first
         read: dict[VersionId, Delta] = {}
-        begin = self._newest(ancestors)
+        begin = newest(ancestors)
         try:
             while begin is None:
                 last = ancestors[-1]
@@ -110,7 +123,7 @@ class VersionLoader(Loader[HeldVersion]):
                 older = read[last].lineage[::-1]
                 if not older:
                     return None
-                begin = self._newest(older)
+                begin = newest(older)
                 ancestors += older
             after = ancestors[: ancestors.index(begin.id)]
             return begin, [read.get(version_id) or self._reader.delta(version_id) for version_id in reversed(after)]
@@ -118,9 +131,9 @@ class VersionLoader(Loader[HeldVersion]):
             log.info("%s: a delta on the way to version %d is not there: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _way_by_numbers(self, wanted: VersionId) -> tuple[HeldVersion, list[Delta]] | None:
+    def _way_by_numbers(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
         """The same without ids. Never past a snapshot, which may be where another run's versions begin."""
-        exact = self._newest([wanted])
+        exact = newest([wanted])
         if exact is not None:
             return exact, []
         try:
@@ -128,7 +141,7 @@ class VersionLoader(Loader[HeldVersion]):
         except StateStoreError:
             return None  # loading from the files says the same, after another look
         first = max(1, wanted[0] - len(chain.deltas))
-        begin = self._newest([(number, None) for number in range(wanted[0] - 1, first - 1, -1)])
+        begin = newest([(number, None) for number in range(wanted[0] - 1, first - 1, -1)])
         if begin is None:
             return None
         try:
@@ -154,7 +167,10 @@ class VersionLoader(Loader[HeldVersion]):
 
     def _newest(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
         """The newest of them (they come newest first) that is held, or has an image here, and is still what it was."""
-        held = next((found for found in map(self._held, candidates) if found is not None), None)
+        held = self._newest_held(candidates)
         newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
         imaged = self._images.newest(newer)
         return held if imaged is None else imaged
+
+    def _newest_held(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+        return next((found for found in map(self._held, candidates) if found is not None), None)

@@ -106,3 +106,41 @@ def test_an_image_that_is_made_and_cannot_be_mapped_stays_in_memory(tmp_path: Pa
         found = images.newest([(5, "id")])
         assert found is not None
         assert rows_of(found[0]) == rows(200_000)
+
+
+BEHIND = """
+    import resource
+    from pathlib import Path
+    from tests.unit.state.hdfs.executors import EMPTY, Executors, commit, contents
+    logging.basicConfig(format="%(message)s")
+    executors = Executors(Path(sys.argv[1]))
+    last = {b"key": b"last"}
+    with executors.open(min_deltas_for_snapshot=1) as writer:
+        first = commit(writer, EMPTY, {b"%d" % i: bytes(100) for i in range(200_000)})
+        worker = executors.open()
+        if sys.argv[2] == "held":
+            worker.get_store(*first).close()
+        second = commit(writer, first, last)
+        writer.do_maintenance()
+    [image] = executors.images()
+    taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + image.stat().st_size // 2, resource.RLIM_INFINITY))
+    third = commit(worker, second, {})
+    with worker.get_store(*third) as store:
+        print(store.metrics["numTotalStateRows"], store.get(b"key"), store.get(b"199999") == bytes(100))
+"""
+
+
+def test_a_held_version_is_gone_on_with_where_the_next_one_s_image_cannot_be_mapped(tmp_path: Path) -> None:
+    with start(BEHIND, tmp_path, "held") as process:
+        out, err = process.communicate()
+    assert out == "200001 b'last' True\n", err
+    assert "cannot be mapped" in err
+    assert "version 2 is made of version 1, which is held" in err
+
+
+def test_where_none_is_held_it_is_an_error(tmp_path: Path) -> None:
+    with start(BEHIND, tmp_path, "nothing") as process:
+        out, err = process.communicate()
+    assert out == ""
+    assert "AddressSpaceError" in err.splitlines()[-1]
