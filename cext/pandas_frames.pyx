@@ -32,6 +32,7 @@ cdef class FrameCutter:
     # (class, columns, values) of each block of arrays; the same, and what wraps the values, of times; of other kinds.
     cdef list arrays, times, others
     cdef object labels
+    cdef type engine  # of the labels
     # One row each.
     cdef object names, blknos, blklocs
     cdef dict ranges
@@ -48,6 +49,7 @@ cdef class FrameCutter:
             else:
                 self.others.append((kind, block._mgr_locs, values))
         self.labels = frame.columns
+        self.engine = type(self.labels._engine)
         self.names = self.labels._data.reshape(1, -1)
         self.ranges = {}
         manager = self.managers([slice(0, len(frame))], [len(frame)])[0]
@@ -77,7 +79,7 @@ cdef class FrameCutter:
             blocks.append(blocks_of(kind, [values[part] for part in rows], columns))
         cdef list of_frames = list(zip(*blocks))
         # Labels of its own, as some change them in place: frame.columns.name = ..., frame.columns.values[0] = ...
-        cdef list labels = [view_of(self.labels, names) for names in self.names.repeat(len(rows), 0)]
+        cdef list labels = [view_of(self.labels, names, self.engine) for names in self.names.repeat(len(rows), 0)]
         cdef list indexes = [self.first_numbers(length) for length in lengths]
         cdef list managers = []
         cdef Py_ssize_t i
@@ -103,12 +105,16 @@ cdef list blocks_of(type kind, list arrays, columns):
     return [new(kind, (values, columns, 2)) for values in arrays]
 
 
-cdef view_of(labels, names):
-    """labels._view(), but for that array of the same labels, and for what was found out about them."""
+cdef view_of(labels, names, type engine):
+    """labels._view(), but for that array of the same labels, and for what was found out about them.
+
+    What is looked up goes by labels that the function may write over. So each has an engine of its own, which reads them
+    when it is first asked, but does not have to be chosen by way of all that an Index might be: that takes pandas 4 us.
+    """
     view = new_object(Labels)
     view._data = names
     view._name = labels._name
-    view._cache = {}  # what is looked up goes by labels that the function may write over
+    view._cache = {"_engine": engine(names)}
     view._references = labels._references
     view._id = new_object(Anything)
     return view
