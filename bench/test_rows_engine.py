@@ -79,7 +79,7 @@ class Stages:
         self._keys = list(self._key_reader.tuples(self._call.keys.take(self._groups.first)))
 
     def read(self) -> None:
-        self._of_keys = list(self._states.read(self._key_rows))
+        self._of_keys = [state for part in self._state.read(self._key_rows) for state in self._states.read(*part)]
 
     def run(self) -> None:
         self._given = [

@@ -155,8 +155,8 @@ class ArrowEngine:
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         no_rows = self._with_keys(state.no_rows, cast(pa.StructArray, pa.array([], state.key_type)))
-        for key_rows, _ in state.due(_EXPIRED_ROWS):
-            yield from self._run(no_rows, ArrowState(state, state.decode_keys(key_rows)), state)
+        for keys in state.due_keys(_EXPIRED_ROWS):
+            yield from self._run(no_rows, ArrowState(state, keys), state)
 
     def _with_keys(self, rows: pa.Table, keys: pa.StructArray) -> pa.Table:
         """The rows with the key columns that are not simply columns of the data, in the place of any of that name."""

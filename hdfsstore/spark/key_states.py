@@ -92,14 +92,13 @@ class KeyStates:
         # number among those that were read.
         self.keep = self._notes.keep
 
-    def read(self, key_rows: BinaryRows, states: pa.StructArray | None = None) -> Iterator[KeyState]:
-        """The states of keys that have rows; looked up, unless PartitionState.get has already given them.
+    def read(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
+        """The states of keys that have rows, as PartitionState.read gives them.
 
         Each is made when it is asked for: objects that get old make Python's garbage collector look for others.
         """
         self._key_rows = key_rows
-        found = self._partition.get(key_rows)[0] if states is None else states
-        return map(self._class_of_data, self._decoded(found))
+        return map(self._class_of_data, self._decoded(states))
 
     def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
         """The states of keys whose timeout is over, as PartitionState.due gives them."""

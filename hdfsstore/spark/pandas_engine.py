@@ -95,10 +95,13 @@ class _Run:
         keys = call.keys.take(groups.first)
         # Rows are taken out of one chunk many times faster than out of many.
         rows = call.rows if groups.order is None else call.rows.combine_chunks()
-        for first, end in groups.windows(_ROWS):
-            states = self._states.read(key_rows.slice(first, end - first))
-            tuples = self._to_pandas.tuples(keys.slice(first, end - first))
-            yield from self._keys(tuples, self._frames(rows, groups, first, end), states)
+        for begin, end in groups.windows(_ROWS):
+            first = begin
+            for part, found in self._partition.read(key_rows.slice(begin, end - begin)):
+                states = self._states.read(part, found)
+                tuples = self._to_pandas.tuples(keys.slice(first, len(part)))
+                yield from self._keys(tuples, self._frames(rows, groups, first, first + len(part)), states)
+                first += len(part)
 
     def expired(self, key_rows: Any, states: pa.StructArray) -> Iterator[pa.RecordBatch]:
         keys = self._to_pandas.tuples(self._partition.decode_keys(key_rows))

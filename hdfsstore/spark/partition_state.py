@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,10 @@ from hdfsstore.spark.spec import (
     QuerySpec,
 )
 from hdfsstore.state.rows import BatchCodec, BinaryRows
+
+# Rows that are decoded at a time take so many bytes at most, or are one: an Arrow array has room for 2 GiB, and states
+# that were read together are written together, when there may be more of each.
+PART_BYTES = 1 << 28
 
 
 class TimeoutStore(Protocol):
@@ -88,6 +93,10 @@ class PartitionState:
         """The keys' states, aligned, null where there is none; and their timeouts, -1 for none, null for no key."""
         return self._split(self._store.get_many(key_rows))
 
+    def read(self, key_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
+        """The keys with their states, null where there is none, in parts where the states are large."""
+        return self._parts(key_rows, self._store.get_many(key_rows))
+
     def put(self, key_rows: BinaryRows, states: pa.StructArray, timeouts_ms: pa.Int64Array | None = None) -> None:
         """Sets the states of the keys, null for none, and their timeouts, -1 for none; None is -1 for all."""
         columns: list[pa.Array[Any]] = [states]
@@ -105,15 +114,30 @@ class PartitionState:
 
         As in Spark such a key stays due, also in later batches, until its state is put or removed.
         """
-        if self.timeout_conf == NO_TIMEOUT:
-            return
-        for key_rows, value_rows in self._store.due(self._batch.expiry_ms(self.timeout_conf), max_rows):
-            yield key_rows, self._split(value_rows)[0]
+        for key_rows, value_rows in self._due(max_rows):
+            yield from self._parts(key_rows, value_rows)
+
+    def due_keys(self, max_rows: int) -> Iterator[pa.StructArray]:
+        """The same keys, without their states."""
+        for key_rows, _ in self._due(max_rows):
+            for begin, end in _spans(key_rows):
+                yield self.decode_keys(key_rows[begin:end])
 
     @property
     def next_timeout_ms(self) -> int | None:
         """No key times out before it; None where none will."""
         return None if self.timeout_conf == NO_TIMEOUT else self._store.next_due()
+
+    def _due(self, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        if self.timeout_conf == NO_TIMEOUT:
+            return iter(())
+        return self._store.due(self._batch.expiry_ms(self.timeout_conf), max_rows)
+
+    def _parts(self, key_rows: BinaryRows, value_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
+        """Keys and their states; where it is one part the very array of the keys, which a store knows again."""
+        for begin, end in _spans(value_rows):
+            keys = key_rows if end - begin == len(key_rows) else key_rows[begin:end]
+            yield keys, self._split(value_rows[begin:end])[0]
 
     def _split(self, value_rows: BinaryRows) -> tuple[pa.StructArray, pa.Int64Array]:
         values = self._values.decode(value_rows)
@@ -122,6 +146,20 @@ class PartitionState:
         if timeouts is None:
             timeouts = _repeat(NO_TIMESTAMP, len(values))
         return cast(pa.StructArray, columns[GROUP_STATE]), cast(pa.Int64Array, timeouts)
+
+
+def _spans(rows: BinaryRows) -> Iterator[tuple[int, int]]:
+    """Where each part of rows begins and ends."""
+    if not len(rows):
+        return
+    width = np.int64 if pa.types.is_large_binary(rows.type) else np.int32
+    offsets = np.frombuffer(rows.buffers()[1], width)[rows.offset : rows.offset + len(rows) + 1]
+    begin = 0
+    while begin < len(rows):
+        most = np.int64(offsets[begin]) + PART_BYTES
+        end = max(begin + 1, int(np.searchsorted(offsets, most, "right")) - 1)
+        yield begin, end
+        begin = end
 
 
 def _repeat(value: int, length: int) -> pa.Int64Array:

@@ -73,15 +73,17 @@ class RowsEngine:
             groups = group(call_key_rows, is_sorted=call.is_sorted)
             # Each window would put all chunks together.
             table = call.rows if groups.order is None else call.rows.combine_chunks()
-            for window in groups.windows(WINDOW_ROWS):
-                first = groups.first[slice(*window)]
-                key_rows, keys = call_key_rows.take(first), call.keys.take(first)
-                found, _ = state.get(key_rows)
-                rows = _Rows(reader, table, groups, *window)
-                for begin, end in groups.windows(PART_ROWS, *window):
-                    part = slice(begin - window[0], end - window[0])
-                    of_keys = states.read(key_rows[part], found[part])
-                    yield from run(key_reader.tuples(keys[part]), of_keys, rows.by_key(begin, end))
+            for start, stop in groups.windows(WINDOW_ROWS):
+                first = start
+                for key_rows, found in state.read(call_key_rows.take(groups.first[start:stop])):
+                    last = first + len(key_rows)
+                    keys = call.keys.take(groups.first[first:last])
+                    rows = _Rows(reader, table, groups, first, last)
+                    for begin, end in groups.windows(PART_ROWS, first, last):
+                        part = slice(begin - first, end - first)
+                        of_keys = states.read(key_rows[part], found[part])
+                        yield from run(key_reader.tuples(keys[part]), of_keys, rows.by_key(begin, end))
+                    first = last
 
     def _of_expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         states, run = self._start(state)

@@ -14,6 +14,7 @@ from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, SizeLimitError
 
 BinaryRows: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
+_MOST_BYTES = (1 << 31) - 1  # of an array of bytes that is not large
 Schema: TypeAlias = "pa.Schema | t.StructType | str"
 
 
@@ -117,12 +118,11 @@ class BatchCodec:
         """The rows as structs; a null stays one."""
         codec = self._known()
         if pa.types.is_large_binary(rows.type):
-            try:
-                rows = rows.cast(pa.binary())
-            except pa.ArrowInvalid:
+            if (pc.sum(pc.binary_length(rows)).as_py() or 0) > _MOST_BYTES:
                 raise SizeLimitError(
                     f"{len(rows)} {self._part}s take 2 GiB or more", remedy="Ask for fewer rows at a time"
-                ) from None
+                )
+            rows = pa.concat_arrays([rows]).cast(pa.binary())  # without what lies before a slice
         data = rows.buffers()[2] or pa.py_buffer(b"")
         try:
             return codec.decode(data, _spans(rows))
