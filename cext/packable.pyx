@@ -9,6 +9,7 @@ from itertools import islice
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong
 
 cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object)
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
 # Releases of msgpack pack 511 levels or 1,024, and unpack 1,024.
@@ -100,17 +101,21 @@ cdef kept_key(key):
 cdef bint is_same(value) except -1:
     """Whether it is of a type that is kept and unpacked whatever the value, which has then been checked."""
     cdef type kind = type(value)
-    cdef Py_ssize_t size = 0
     if kind is str:
-        try:
-            PyUnicode_AsUTF8AndSize(value, &size)
-        except UnicodeEncodeError:
-            raise ValueError(NO_PLACE + "a string with surrogates, which UTF-8 has not") from None
-        return True
+        return PyUnicode_IS_COMPACT_ASCII(value) or check_str(value)
     if kind is int:
         check_int(value)
         return True
     return value is None or kind is float or kind is bool or kind is bytes
+
+
+cdef bint check_str(value) except -1:
+    cdef Py_ssize_t size = 0
+    try:
+        PyUnicode_AsUTF8AndSize(value, &size)
+    except UnicodeEncodeError:
+        raise ValueError(NO_PLACE + "a string with surrogates, which UTF-8 has not") from None
+    return True
 
 
 cdef int check_int(value) except -1:
