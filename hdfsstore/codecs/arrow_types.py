@@ -150,6 +150,6 @@ def _from_arrow_type(arrow: pa.DataType, path: str) -> t.DataType:
             return t.VariantType()
         return t.StructType(tuple(_from_arrow_field(f, f"{path}.{f.name}") for f in arrow.fields))
     raise UnsupportedTypeError(
-        f"field {path!r} has the Arrow type {arrow}, which no Spark type is shown as",
+        f"field {path!r} has the Arrow type {arrow}, for which there is no Spark type",
         remedy="Give the field one of the types that Spark's toArrow() gives",
     )

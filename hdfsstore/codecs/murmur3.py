@@ -129,9 +129,9 @@ def _atomic_kind(spark_type: DataType, path: str, collation_aware: bool) -> Kind
             return Kind.TRIMMED
         case StringType(collation) if collation_aware and collation != "UTF8_BINARY":
             raise UnsupportedTypeError(
-                f"{_of(path)} is a string of collation {collation}, whose partition follows from a collation key that "
-                "only the ICU library makes",
-                remedy="Use collation UTF8_BINARY for what is grouped by, or let Spark compute the partition",
+                f"{_of(path)} is a string of collation {collation}: only the ICU library can compute its collation "
+                "key, and so its partition",
+                remedy="Group by strings of collation UTF8_BINARY, or let Spark compute the partition",
             )
     arrow_type = to_arrow_type(spark_type)
     if pa.types.is_decimal(arrow_type):

@@ -58,8 +58,8 @@ def state_type(given: StructType | str) -> StructType:
     for field in declared:
         if _holds(field.dataType, YearMonthIntervalType):
             raise UnsupportedQueryError(
-                f"the state's column {field.name!r} is of type {field.dataType.simpleString()}, which Python has no "
-                "values of",
+                f"the state's column {field.name!r} is of type {field.dataType.simpleString()}, for which "
+                "Python has no values",
                 remedy="Declare int, a number of months",
             )
     return declared

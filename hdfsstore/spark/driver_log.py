@@ -216,7 +216,7 @@ class DriverLog:
         theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
         if not theirs.digest == entry.digest == commit.own.get(OFFSETS):
             raise LogMismatchError(
-                f"batch {batch_id} cannot start: this entry belongs to another batch {batch_id - 1} than the one in "
+                f"batch {batch_id} cannot start: batch {batch_id - 1} of this entry is not the one in "
                 f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
                 path,
                 remedy=f"Set the query back to a batch that both logs have run ({SET_BACK}), or start it with a new "

@@ -105,7 +105,7 @@ def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> No
         mark = encode_query_metadata(query_id or "<the id in the file metadata of its checkpoint>").decode()
         raise StateStoreError(
             f"there are batches {min(found)} to {max(found)} of a query that has left no {MARK}, and the log in "
-            f"{checkpoint} is not of them: the batches of this query would replace them",
+            f"{checkpoint} does not fit them: the batches of this query would replace them",
             folder.path,
             remedy="Choose another path for the output; or delete that folder, if what it holds is not needed. If this "
             f"query wrote it, put a file {MARK} there, with the content {mark}",

@@ -85,7 +85,7 @@ class PartitionState:
             index = pc.index(wrong, True).as_py()
             raise StateStoreError(
                 f"the key {self.shown.key(keys.slice(index, 1))} is not one of partition {self.partition_id} of "
-                f"{self._query.num_partitions}, which Spark's hash of it tells",
+                f"{self._query.num_partitions}, by Spark's hash",
                 remedy="Use the keys of the rows that the function is called with, and of state.expired()",
             )
 

@@ -129,6 +129,6 @@ class Parts:
             raise StateStoreError(
                 f"rows of a large partition could not be written: {error}",
                 self._folder,
-                remedy="Free space there, or raise hdfsstore.maxBytesPerCall, up to which rows are held in memory",
+                remedy="Free space there, or raise hdfsstore.maxBytesPerCall, so that more rows stay in memory",
             ) from error
         self._held_bytes = 0

@@ -88,7 +88,7 @@ def check_output_mode(outputMode: str) -> None:
         raise ValueError(f"outputMode is 'append' or 'update', not {outputMode!r}")
     if outputMode.lower() == "complete":
         refuse(
-            "a stateful function has no complete mode: what it gave for a key in an earlier batch is not kept",
+            "a stateful function has no complete mode: its output of earlier batches is not kept",
             "Use outputMode 'update', or 'append'",
         )
 
@@ -100,7 +100,7 @@ def refuse_trigger(name: str) -> NoReturn:
         UnsupportedQueryError: always.
     """
     refuse(
-        f"trigger({name}=...) does not run in batches as stateful functions here do",
+        f"trigger({name}=...) has no batches, in which stateful functions run",
         "Use trigger(processingTime=...), trigger(availableNow=True) or none at all",
     )
 

@@ -104,7 +104,7 @@ def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[Opera
     if newest is None:  # no batch has begun: a start before may have failed
         if done:
             raise MissingFileError(
-                f"batches {min(done)} to {max(done)} are done, and this log has no entry of them",
+                f"batches {min(done)} to {max(done)} are done, but this log has no entry of them",
                 f"{root}/offsets",
                 remedy="Put its files back, or start the query with a new checkpointLocation",
             )

@@ -54,8 +54,8 @@ class ShippedEngine:
             pickled = self.pickled if isinstance(self.pickled, bytes) else self.pickled.value
         except FileNotFoundError as error:
             raise StateStoreError(
-                "the output of a stateful query is computed again: its query has ended, and the function went with it",
-                remedy="Write output that is used later to a table or to files, or persist it, all of it, in the sink",
+                "output cannot be computed again: its query has ended, and the function was deleted with it",
+                remedy="To use output later, write it to a table or to files, or persist all of it in the sink",
             ) from error
         engine: Engine = cloudpickle.loads(pickled)
         return engine

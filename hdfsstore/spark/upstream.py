@@ -100,7 +100,7 @@ def check_upstream(df: DataFrame, output_mode: str, timeout_conf: str, *, allow_
         if name in _FUNCTIONS:
             refuse(
                 f"there is a stateful function of Spark ({name}) in this query, before ours",
-                "Let one query write what the first function gives, and another one read it",
+                "Let one query write the output of the first function, and another one read it",
             )
         if name not in _DEDUPLICATIONS and output_mode != "append":
             refuse(
@@ -111,7 +111,7 @@ def check_upstream(df: DataFrame, output_mode: str, timeout_conf: str, *, allow_
         if name not in _DEDUPLICATIONS | _LIMITS and not allow_multiple:
             refuse(
                 f"there is a stateful operator of Spark ({name}) before ours, and "
-                "spark.sql.streaming.statefulOperator.allowMultiple is false, by which its rows are late for ours",
+                "spark.sql.streaming.statefulOperator.allowMultiple is false, so its rows would be dropped as late",
                 "Set it to true, or use two queries",
             )
         if name == _JOIN and timeout_conf == "EventTimeTimeout":
@@ -152,8 +152,8 @@ def _keeps_state(name: str, plan: Any) -> bool:
         return False
     if name not in _DEDUPLICATIONS | _AGGREGATIONS | _LIMITS | _FUNCTIONS:
         refuse(
-            f"there is an operator {name} in this query, before ours, of which it is not known whether it keeps state",
-            "Let one query write what this operator gives, and another one read it; known are those of Spark "
-            f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]}",
+            f"there is an operator {name} in this query, before ours, that may or may not keep state",
+            "Let one query write the output of this operator, and another one read it; only the operators of Spark "
+            f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]} are known",
         )
     return True

@@ -165,7 +165,7 @@ def _checked(version: int, unique_id: str | None) -> VersionId:
     if version < 0:
         raise ValueError(f"there is no version {version}: 0 is the empty store")
     if unique_id is not None and version == 0:
-        raise CheckpointIdMismatchError(f"version 0 is the empty store and has no id, and not {unique_id!r}")
+        raise CheckpointIdMismatchError(f"version 0 is the empty store: it has no id, but {unique_id!r} was given")
     if unique_id is not None and not UNIQUE_ID.fullmatch(unique_id):
         raise ValueError(f"{unique_id!r} is no unique id of a checkpoint")
     return version, unique_id

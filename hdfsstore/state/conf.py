@@ -68,7 +68,7 @@ class StateStoreConf:
             "max_record_bytes",
         ):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is not negative, as {getattr(self, name)} is")
+                raise ValueError(f"{name} must not be negative, and is {getattr(self, name)}")
         object.__setattr__(self, "compression_codec", canonical_codec(self.compression_codec))
 
     @classmethod

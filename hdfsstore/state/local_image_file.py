@@ -165,11 +165,11 @@ class ImageFile:
         if error.errno != errno.ENOMEM or limit == resource.RLIM_INFINITY:
             return error
         return AddressSpaceError(
-            f"the {size:,} bytes of this image of the state cannot be mapped: the process may have {limit:,} bytes of "
-            "address space, which mapped files count to",
+            f"the {size:,} bytes of this image of the state cannot be mapped: the process may use {limit:,} bytes of "
+            "address space, and mapped files count to them",
             self.path,
-            remedy="In Spark raise spark.executor.pyspark.memory, of which this is the share of a core, by the size of "
-            "the images that a worker is given; or leave it unset, and let the container limit memory",
+            remedy="In Spark raise spark.executor.pyspark.memory (this is one core's share) by the size of the images "
+            "that a worker is given; or leave it unset, and let the container limit memory",
         )
 
     def _metadata(self, image: Image) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Retries:
     def succeeded(self) -> None:
         """The work was done."""
         if self._failures:
-            self._log.info("%s: that is over, after %d tries", self._what, self._failures)
+            self._log.info("%s: it works again, after %d failed tries", self._what, self._failures)
             self._failures = 0
             self._causes.clear()
 

@@ -78,7 +78,7 @@ class RecordLimit:
 
     def _too_large(self, size: int) -> SizeLimitError:
         return SizeLimitError(
-            f"a key or value of {size} bytes is larger than this store can read again, which is {self._most}",
+            f"a key or value has {size} bytes, and this store can read {self._most} at most",
             remedy="Raise max_record_bytes of the StateStoreConf, in a query the option hdfsstore.maxRecordBytes",
         )
 

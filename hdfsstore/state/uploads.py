@@ -87,7 +87,9 @@ class Uploads:
             listing = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions)
             if not listing.rests_on_snapshot(version.id[0]):
                 remove(self._files.fs, [path])
-            raise StateStoreError(f"another run of version {version.id[0]} has replaced the one it was made of", path)
+            raise StateStoreError(
+                f"another attempt at version {version.id[0]} has replaced that of this snapshot", path
+            )
         digest = None
         if version.id[1] is None:
             digest = FileDigest("snapshot", size, checksum, modified_at(self._files.fs, path))

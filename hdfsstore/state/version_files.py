@@ -112,7 +112,7 @@ class LineageFiles(VersionFiles):
                 if at[0] == 1:
                     break
                 raise MissingFileError(
-                    f"version {at[0]} is built on none with a unique id, and this snapshot of it is missing",
+                    f"version {at[0]} is the first one with a unique id, and its snapshot is missing",
                     self.path(at, "snapshot"),
                     remedy="Restore the file, or read a version that does not need it",
                 )

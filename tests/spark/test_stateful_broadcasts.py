@@ -179,7 +179,7 @@ def test_output_that_is_cached_is_used_after_its_query_and_nothing_else_of_a_lar
     for i, output in enumerate(outputs):
         assert sorted(row.user for row in output.collect()) == [[1, 2], [2, 3], [1]][i % 3]
     outputs[0].unpersist(blocking=True)
-    with pytest.raises(Exception, match="its query has ended, and the function went with it"):
+    with pytest.raises(Exception, match="its query has ended, and the function was deleted with it"):
         outputs[0].collect()
     for output in outputs:
         output.unpersist()

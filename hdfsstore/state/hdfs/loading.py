@@ -58,7 +58,7 @@ class VersionLoader(Loader[HeldVersion]):
                 self._let_go(damaged.tree)
                 if not self._reader.is_unchanged(damaged.id, damaged.digest):
                     raise StateStoreError(
-                        f"version {damaged.id[0]} was written anew, and the image of what it was before is damaged",
+                        f"version {damaged.id[0]} was written again, and the image of its earlier content is damaged",
                         self._reader.folder,
                         remedy="Run the batch again",
                     )

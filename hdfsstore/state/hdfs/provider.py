@@ -145,7 +145,7 @@ def query_id_of(fs: FileSystem, state_root: str) -> str | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        log.warning("%s: no query's id is in it: %r", path, error)
+        log.warning("%s holds no query id: %r", path, error)
         return None
 
 

@@ -152,7 +152,10 @@ class Snapshots:
             return [*held, self._load(confirmed)]
         except StateStoreError:
             log.warning(
-                "%s: no snapshot of version %d, which is not there", self._files.folder, confirmed[0], exc_info=True
+                "%s: no snapshot of version %d is made, because the version is missing",
+                self._files.folder,
+                confirmed[0],
+                exc_info=True,
             )
             return held
 

@@ -123,4 +123,4 @@ def refuse_families(names: Iterable[Any], path: str) -> None:
 def _check_names(names: Iterable[str], path: str) -> None:
     for name in names:
         if not _LOCAL_NAME.fullmatch(name):
-            raise CorruptFileError(f"it names a file {name!r}, and no RocksDB does that", path, remedy=REMEDY)
+            raise CorruptFileError(f"it names a file {name!r}, which no RocksDB has", path, remedy=REMEDY)

@@ -156,7 +156,7 @@ def test_a_log_that_was_emptied_is_no_new_query(tmp_path: Path) -> None:
     (tmp_path / "hdfsstore/offsets/0").unlink()
     description = tmp_path / "hdfsstore/state/0/_metadata/metadata"
     before = description.read_bytes()
-    with pytest.raises(MissingFileError, match=r"batches 0 to 0 are done, and this log has no entry .* back") as caught:
+    with pytest.raises(MissingFileError, match=r"batches 0 to 0 are done, but this log has no entry .* back") as caught:
         settle_state(tmp_path, replace(WANTED, timeout_conf="EventTimeTimeout"), CONF)
     assert caught.value.path == str(tmp_path / "hdfsstore/offsets")
     assert description.read_bytes() == before
