@@ -152,7 +152,7 @@ def _keeps_state(name: str, plan: Any) -> bool:
         return False
     if name not in _DEDUPLICATIONS | _AGGREGATIONS | _LIMITS | _FUNCTIONS:
         refuse(
-            f"there is an operator {name} in this query, before ours, that may or may not keep state",
+            f"there is an operator {name} in this query, before ours, and it is not known whether it keeps state",
             "Let one query write the output of this operator, and another one read it; only the operators of Spark "
             f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]} are known",
         )
