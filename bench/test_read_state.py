@@ -16,6 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import hdfsstore
 from bench import big_state
 from bench.enlarge import enlarged, from_snapshot
+from bench.processes import readers
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
@@ -25,6 +26,7 @@ from hdfsstore.fs import open_input
 
 LZ4_HEADER = 21
 SEED = 0x9747B28C
+PROCESSES = "a process for each of the 2 partitions"
 
 
 def chain_files(path: Path) -> list[Path]:
@@ -114,7 +116,9 @@ def test_read_state(
         **limits,
         **stages(files),
     }
-    seconds = side_by_side(work, rounds)
+    with readers(checkpoint, big_state.NUM_PARTITIONS) as processes:
+        work[PROCESSES] = processes.read
+        seconds = side_by_side(work, rounds, {PROCESSES: processes.free})
     benchmark.pedantic(one.read_state, rounds=rounds)
     limit = sum(seconds[name] for name in limits)
     ours, ours_two, sparks = (seconds[n] for n in list(work)[1:3] + list(work)[:1])
@@ -123,6 +127,7 @@ def test_read_state(
     report.add("1 thread is faster than Spark by", f"{sparks / ours:.1f} x", "goal: 25 x")
     report.add("1 thread reaches of its limit", f"{limit / ours:.0%}", "goal: 35 %")
     report.add("2 threads are faster than 1 by", f"{ours / ours_two:.2f} x", "goal: 1.8 x")
+    report.add("2 processes are faster than 1 thread by", f"{ours / seconds[PROCESSES]:.2f} x", "the machine's ratio")
 
 
 @pytest.mark.parametrize(
@@ -144,21 +149,26 @@ def test_read_chain(
     )
     rows = big_state.spark_read_arrow(spark, path).num_rows
     assert one.read_state().num_rows == two.read_state().num_rows == snapshot.read_state().num_rows == rows
-    seconds = side_by_side(
-        {
-            "Spark statestore to Arrow": lambda: big_state.spark_read_arrow(spark, path),
-            "read_state, 1 thread": one.read_state,
-            "read_state, 2 threads": two.read_state,
-            "the same rows from a snapshot, 1 thread": snapshot.read_state,
-        },
-        rounds,
-    )
+    with readers(path, big_state.NUM_PARTITIONS) as processes:
+        seconds = side_by_side(
+            {
+                "Spark statestore to Arrow": lambda: big_state.spark_read_arrow(spark, path),
+                "read_state, 1 thread": one.read_state,
+                "the same rows from a snapshot, 1 thread": snapshot.read_state,
+                "read_state, 2 threads": two.read_state,
+                PROCESSES: processes.read,
+            },
+            rounds,
+            {PROCESSES: processes.free},
+        )
     for name, taken in seconds.items():
         report.add(f"{what}: {name}", f"{taken * 1e3:.1f} ms", f"{rows:,} rows")
-    sparks, ours, _, from_one_file = seconds.values()
+    sparks, ours, from_one_file, ours_two, in_processes = seconds.values()
     report.add(f"{what}: 1 thread is faster than Spark by", f"{sparks / ours:.1f} x", "goal: 12 x")
     goal = "goal: 3 x" if chain is big_state.ONE_LARGE_DELTA else ""
     report.add(f"{what}: 1 thread takes of a snapshot's time", f"{ours / from_one_file:.1f} x", goal)
+    report.add(f"{what}: 2 threads are faster than 1 by", f"{ours / ours_two:.2f} x", "")
+    report.add(f"{what}: 2 processes are faster than 1 thread by", f"{ours / in_processes:.2f} x", "")
 
 
 MEASURE = """

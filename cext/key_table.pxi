@@ -5,6 +5,7 @@ cdef enum:
     GROUP = 32
     LEAST_BITS = 10
     ENTRY_HEADER = 12
+    HUGE_PAGE = 2 << 20
 
 cdef int64_t MOST_BYTES = (((<int64_t> 1) << 32) - 2) * 8  # of entries: place + 1 takes 32 bits
 
@@ -76,6 +77,13 @@ cdef bint grow_slots(KeyTable* table, int bits) noexcept nogil:
     return True
 
 
+cdef inline bint make_room(Area* entries, int64_t size) noexcept nogil:
+    """Many entries grow by whole huge pages: one that an area ends in is made of small ones, a page fault for each."""
+    if size > entries.capacity and size >= 2 * HUGE_PAGE:
+        size = (size + (size >> 1) + HUGE_PAGE - 1) & -<int64_t> HUGE_PAGE
+    return area_need(entries, size)
+
+
 cdef Fault reserve(KeyTable* table, const Lookup* keys, int n) noexcept nogil:
     """Makes room for a group of keys, each of which may be a new one."""
     cdef int64_t size = table.used
@@ -86,7 +94,7 @@ cdef Fault reserve(KeyTable* table, const Lookup* keys, int n) noexcept nogil:
         return FULL
     while 2 * (table.count + n) > (<int64_t> 1 << bits):
         bits += 1
-    if not area_need(&table.entries, size) or (bits > table.bits and not grow_slots(table, bits)):
+    if not make_room(&table.entries, size) or (bits > table.bits and not grow_slots(table, bits)):
         return NO_MEMORY
     return OK
 

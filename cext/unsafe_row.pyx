@@ -26,6 +26,7 @@ cdef enum Reason:
     SPAN
     OVERLAP
     DIGITS
+    LATE_NULL  # no error: the columns were made for rows without nulls
 
 cdef struct Column:
     char kind
@@ -43,48 +44,49 @@ cdef struct Rows:
     int64_t fields
     int64_t fixed       # bytes of null bits and slots
     bint all_fixed      # no field has a variable-length part
-    int64_t null_count
+    int64_t checked     # so many rows, from the first one on, passed check_rows
+    int64_t null_count  # of those
+    uint8_t* any_null   # and their null bits, ORed
+    bint has_nulls      # whether one of them is null or has a null
     int64_t bad_row     # where reading stopped, and why
     int64_t bad_field
     Reason reason
 
 
-cdef bint check_rows(Rows* rows, uint8_t* any_null) noexcept nogil:
-    """Checks the rows' sizes and ORs their null bits into any_null."""
+cdef bint check_rows(Rows* rows, int64_t stop) noexcept nogil:
+    """Checks the sizes of the rows up to `stop`, and notes what is null in them."""
     cdef int64_t r, w, offset, size, words = bitset_bytes(rows.fields) >> 3
-    cdef uint64_t bits, past_end = 0, first = 0
+    cdef uint64_t bits, past_end = 0, all_bits = 0
     if rows.fields & 63:
         past_end = ~<uint64_t> 0 << (rows.fields & 63)
-    for r in range(rows.count):
+    for r in range(rows.checked, stop):
         size = rows.spans[2 * r + 1]
         if size < 0:
             rows.null_count += 1
             continue
         offset = rows.spans[2 * r]
-        rows.bad_row = r
         if offset < 0 or offset + size > rows.data_size:
-            rows.reason = OUTSIDE
-            return False
+            return fail(rows, r, -1, OUTSIDE)
         size &= ~<int64_t> 7  # Spark < 2.3 wrote stray bytes after a row
         if size < rows.fixed:
-            rows.reason = TOO_SHORT
-            return False
+            return fail(rows, r, -1, TOO_SHORT)
         if rows.all_fixed and size != rows.fixed:
-            rows.reason = OTHER_SIZE
-            return False
+            return fail(rows, r, -1, OTHER_SIZE)
         if words == 1:
             bits = load_le64(rows.data + offset)
-            first |= bits
+            all_bits |= bits
         else:
             bits = 0
             for w in range(words):
                 bits = load_le64(rows.data + offset + 8 * w)
-                store_le64(any_null + 8 * w, load_le64(any_null + 8 * w) | bits)
+                all_bits |= bits
+                store_le64(rows.any_null + 8 * w, load_le64(rows.any_null + 8 * w) | bits)
         if bits & past_end:
-            rows.reason = NULL_BITS
-            return False
+            return fail(rows, r, -1, NULL_BITS)
     if words == 1:
-        store_le64(any_null, first)
+        store_le64(rows.any_null, load_le64(rows.any_null) | all_bits)
+    rows.has_nulls |= all_bits != 0 or rows.null_count > 0
+    rows.checked = stop
     return True
 
 
@@ -117,8 +119,8 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     cdef Rows rows
     cdef Column* columns
     cdef int64_t field, r, n = spans.size // 8
-    cdef uint8_t* any_null
     cdef uint8_t* row_bits
+    cdef bint good
     memset(&rows, 0, sizeof(rows))
     rows.data = address(data)
     rows.data_size = min(<int64_t> data.size, INT32_MAX)  # spans of nested values tell no more
@@ -127,14 +129,32 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     rows.fields = len(kinds)
     rows.fixed = bitset_bytes(rows.fields) + 8 * rows.fields
     rows.all_fixed = not kinds.strip(FIXED_KINDS)
-    rows.bad_field = -1
-
     null_bits = bytearray(bitset_bytes(rows.fields))
-    any_null = null_bits
-    with nogil:
-        good = check_rows(&rows, any_null)
-    if not good:
-        raise failure(&rows, paths, path)
+    rows.any_null = null_bits
+
+    columns = <Column*> calloc(max(rows.fields, 1), sizeof(Column))
+    if columns == NULL:
+        raise MemoryError
+    try:
+        # Where the first rows have no null, the others seldom have one: they are checked while they are read.
+        good = check_rows(&rows, min(n, <int64_t> BLOCK))
+        while good:
+            if rows.has_nulls:
+                with nogil:
+                    good = check_rows(&rows, n)
+                if not good:
+                    break
+            buffers = new_columns(&rows, columns, kinds, digits)
+            with nogil:
+                good = read_columns(&rows, columns)
+            if good or rows.reason != LATE_NULL:
+                break
+            good = True
+        if not good:
+            raise failure(&rows, paths, path)
+        fields = [(columns[i].null_count, validity, values) for i, (validity, values) in enumerate(buffers)]
+    finally:
+        free(columns)
 
     row_validity = None
     if rows.null_count:
@@ -144,39 +164,34 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
             for r in range(n):
                 if rows.spans[2 * r + 1] >= 0:
                     set_bit(row_bits, r)
-
-    columns = <Column*> calloc(max(rows.fields, 1), sizeof(Column))
-    if columns == NULL:
-        raise MemoryError
-    result = []
-    try:
-        for field in range(rows.fields):
-            column = &columns[field]
-            column.kind = <char> kinds[field]
-            column.bound = 10 ** min(int(digits[field]), 18)
-            column.has_nulls = rows.null_count > 0 or get_bit(any_null, field)
-            validity = values = None
-            if column.has_nulls and not is_variable(column.kind) and column.kind != c"0":
-                validity = zeroed(pa.allocate_buffer((n + 7) // 8))
-                column.validity = address(validity)
-            if column.kind == c"?":
-                values = zeroed(pa.allocate_buffer((n + 7) // 8))
-            elif is_variable(column.kind):
-                values = pa.allocate_buffer(8 * n)
-            elif column.kind != c"0":
-                width = arrow_bytes(column.kind)
-                values = zeroed(pa.allocate_buffer(width * n)) if column.has_nulls else pa.allocate_buffer(width * n)
-            if values is not None:
-                column.values = address(values)
-            result.append((validity, values))
-        with nogil:
-            good = read_columns(&rows, columns)
-        if not good:
-            raise failure(&rows, paths, path)
-        fields = [(columns[i].null_count, validity, values) for i, (validity, values) in enumerate(result)]
-    finally:
-        free(columns)
     return rows.null_count, row_validity, fields
+
+
+cdef list new_columns(const Rows* rows, Column* columns, bytes kinds, bytes digits):
+    """(validity or None, values or None) for each field, with room for all rows; nulls are where checked rows have some."""
+    cdef int64_t field, n = rows.count
+    cdef Column* column
+    buffers = []
+    for field in range(rows.fields):
+        column = &columns[field]
+        column.kind = <char> kinds[field]
+        column.bound = 10 ** min(int(digits[field]), 18)
+        column.has_nulls = rows.null_count > 0 or get_bit(rows.any_null, field)
+        validity = values = None
+        if column.has_nulls and not is_variable(column.kind) and column.kind != c"0":
+            validity = zeroed(pa.allocate_buffer((n + 7) // 8))
+        if column.kind == c"?":
+            values = zeroed(pa.allocate_buffer((n + 7) // 8))
+        elif is_variable(column.kind):
+            values = pa.allocate_buffer(8 * n)
+        elif column.kind != c"0":
+            width = arrow_bytes(column.kind)
+            values = zeroed(pa.allocate_buffer(width * n)) if column.has_nulls else pa.allocate_buffer(width * n)
+        column.validity = address(validity)
+        column.values = address(values)
+        column.null_count = 0
+        buffers.append((validity, values))
+    return buffers
 
 
 cdef failure(Rows* rows, list paths, str path):

@@ -112,6 +112,7 @@ cdef bint read_spans(
 
 
 cdef bint read_columns(Rows* rows, Column* columns) noexcept nogil:
+    """Reads all rows. It stops with LATE_NULL at a null that was not known of when the columns were made."""
     cdef int64_t used[BLOCK]
     cdef int64_t block, start, stop, field, r
     cdef Column* column
@@ -119,6 +120,11 @@ cdef bint read_columns(Rows* rows, Column* columns) noexcept nogil:
     for block in range((rows.count + BLOCK - 1) // BLOCK):
         start = block * BLOCK
         stop = min(start + BLOCK, rows.count)
+        if rows.checked < stop:
+            if not check_rows(rows, stop):
+                return False
+            if rows.has_nulls:
+                return fail(rows, start, -1, LATE_NULL)
         if not rows.all_fixed:
             memset(used, 0, sizeof(used))
         for field in range(rows.fields):

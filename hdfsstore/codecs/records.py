@@ -124,10 +124,11 @@ def read_windows(
         tombstones=kind == "delta",
         max_record_bytes=file_format.max_record_bytes,
     )
-    window = memoryview(bytearray(WINDOW_BYTES))
+    # Beside what the last window left over there is room for whole blocks: none is decoded aside and then copied.
+    window = memoryview(bytearray(WINDOW_BYTES + WINDOW_BYTES // 256))
     filled = 0
     while True:
-        read = reader.readinto(window[filled:])
+        read = reader.readinto(window[filled : filled + WINDOW_BYTES])
         filled += read
         count = _parse(parser, window, filled, path, position)
         if count:
@@ -144,17 +145,17 @@ def read_windows(
             )
         if consumed == 0 and filled == len(window):
             # One record fills the window: it grows with the bytes that really come, not by what they declare.
-            if len(window) > MAX_WINDOW_BYTES // 2:
+            if len(window) >= MAX_WINDOW_BYTES:
                 raise CorruptFileError(
                     f"a record takes {MAX_WINDOW_BYTES} bytes or more (offset counted in the decompressed bytes)",
                     path,
                     position,
                     "The file is damaged, or the record too large to be read",
                 )
-            grown = memoryview(bytearray(2 * len(window)))
+            grown = memoryview(bytearray(min(2 * len(window), MAX_WINDOW_BYTES)))
             grown[:filled] = window
             window = grown
-        else:
+        elif consumed:
             window[: filled - consumed] = window[consumed:filled]
             filled -= consumed
             position += consumed

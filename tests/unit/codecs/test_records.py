@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore._cext.records import RecordParser, encode_records
+from hdfsstore.codecs import records as windows
+from hdfsstore.codecs.compression import Reader, compress, open_reader
+from hdfsstore.codecs.records import RecordFormat, read_windows
 from hdfsstore.errors import CorruptFileError
 
 Record = tuple[bytes, bytes | None]
@@ -82,6 +85,42 @@ def test_windows_of_any_size_give_the_same_records(records: list[Record], step: 
         got += parsed(reader, data[start:end])
         start += reader.consumed
     assert got == records
+
+
+def window_sizes(content: bytes) -> list[int]:
+    """How many records each window of a file has."""
+    raw = pa.BufferReader(compress("lz4", content))
+    return [len(window) for window in read_windows(raw, RecordFormat("lz4"), "delta", "1.delta")]
+
+
+def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Asked:
+        def __init__(self, reader: Reader) -> None:
+            self._reader = reader
+
+        def readinto(self, buffer: memoryview) -> int:
+            asked.append(len(buffer))
+            return self._reader.readinto(buffer)
+
+    def opened(codec: str, raw: pa.NativeFile, *, path: str) -> Asked:
+        return Asked(open_reader(codec, raw, path=path))
+
+    monkeypatch.setattr(windows, "open_reader", opened)
+    content = encode([(b"key %07d" % i, bytes(50)) for i in range(60_000)])
+    assert sum(window_sizes(content)) == 60_000
+    assert asked == [windows.WINDOW_BYTES] * 4
+
+
+@pytest.mark.parametrize("size", [10, 500, 900, 980])
+def test_a_window_grows_for_a_record_as_far_as_is_allowed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 64)
+    monkeypatch.setattr(windows, "MAX_WINDOW_BYTES", 1000)
+    records = [(b"first", b"x"), (b"large", bytes(size)), (b"last", None)]
+    assert sum(window_sizes(encode(records))) == 3
+    with pytest.raises(CorruptFileError, match="a record takes 1000 bytes or more"):
+        window_sizes(encode([*records, (b"too large", bytes(1000))]))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,35 @@ def test_null_fields_and_null_rows() -> None:
     ]
 
 
+@pytest.mark.parametrize("at", [0, 511, 512, 1500, 1999])
+@pytest.mark.parametrize("whole_row", [False, True])
+def test_the_only_null_stands_anywhere_among_many_rows(at: int, whole_row: bool) -> None:
+    fields = schema(t.LongType(), t.StringType(), t.BooleanType())
+    rows: list[bytes | None] = [
+        struct.pack("<QqIIQ", 0, i, 3, 32, i % 2) + f"{i % 1000:03}".encode() + bytes(5) for i in range(2000)
+    ]
+    expected: list[dict[str, object] | None] = [
+        {"f0": i, "f1": f"{i % 1000:03}", "f2": bool(i % 2)} for i in range(2000)
+    ]
+    rows[at] = None if whole_row else struct.pack("<QqIIQ", 0b101, 0, 3, 32, 0) + b"abc" + bytes(5)
+    expected[at] = None if whole_row else {"f0": None, "f1": "abc", "f2": None}
+    decoded = decode(fields, *rows)
+    assert decoded.to_pylist() == expected
+    assert decoded.null_count == whole_row
+    assert [decoded.field(i).null_count for i in range(3)] == ([1, 1, 1] if whole_row else [1, 0, 1])
+
+
+@pytest.mark.parametrize("null_at", [None, 3, 900])
+def test_a_row_that_does_not_fit_is_found_behind_many_that_do(null_at: int | None) -> None:
+    rows = [struct.pack("<Qq", 0, i) for i in range(2000)]
+    if null_at is not None:
+        rows[null_at] = struct.pack("<Qq", 1, 0)
+    rows[1700] = struct.pack("<Qq", 0b10, 1)
+    with pytest.raises(SchemaMismatchError, match="null bits past its 1 fields") as raised:
+        decode(schema(t.LongType()), *rows)
+    assert raised.value.offset == 1700 * 20 + 4
+
+
 def test_more_than_64_fields_have_two_words_of_null_bits() -> None:
     row = struct.pack("<QQ", 1 << 3, 1) + b"".join(struct.pack("<q", i * (i not in (3, 64))) for i in range(65))
     decoded = decode(schema(*[t.LongType()] * 65), row)
