@@ -22,6 +22,11 @@
 #define AREA_MOST ((int64_t)1 << 56) /* no system has more: the sums below, and those of callers, do not overflow */
 #define AREA_MAPPED_FROM ((int64_t)4 << 20)
 #define AREA_HUGE_PAGE ((int64_t)2 << 20)
+#define AREA_MADE ((int64_t)256 << 10) /* bytes that get their pages, and that go, in one step of background work */
+#define AREA_FREED ((int64_t)2 << 20)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
+#endif
 
 #if defined(__GNUC__)
 #define area_prefetch(p) __builtin_prefetch(p)
@@ -46,10 +51,12 @@ static uint8_t *area_reserve(int64_t size, int protection) {
     return all + before;
 }
 
-static int area_map(Area *area, int64_t size) {
+/* Huge pages are for speed. The system makes one at a time, at once: where the host of a virtual machine has to find the
+ * memory first that takes five milliseconds. So areas that are filled in steps have small ones. Both are hints. */
+static int area_map(Area *area, int64_t size, int pages) {
     uint8_t *data = area_reserve(size, PROT_READ | PROT_WRITE);
     if (data == NULL) return 0;
-    madvise(data, size, MADV_HUGEPAGE); /* a hint: without it everything works */
+    madvise(data, size, pages);
     if (area->capacity) memcpy(data, area->data, area->capacity < size ? area->capacity : size);
     free(area->data);
     *area = (Area){data, size, 1};
@@ -91,7 +98,7 @@ static int area_resize(Area *area, int64_t size) {
         int64_t page = sysconf(_SC_PAGESIZE);
         size = size > 0 ? (size + page - 1) & -page : page;
         if (size == area->capacity) return 1;
-        return area->mapped ? area_remap(area, size) : area_map(area, size);
+        return area->mapped ? area_remap(area, size) : area_map(area, size, MADV_HUGEPAGE);
     }
 #endif
     data = realloc(area->data, size > 0 ? size : 1);
@@ -118,6 +125,51 @@ static int area_zeroed(Area *area, int64_t size) {
     area->data = calloc(size > 0 ? size : 1, 1);
     area->capacity = area->data == NULL ? 0 : size;
     return area->data != NULL;
+}
+
+/* A new area of zeros that is filled in steps: with pages of its own from the start, so that it never moves by copying. */
+static int area_in_steps(Area *area, int64_t size) {
+#ifdef AREA_MAPS
+    int64_t page = sysconf(_SC_PAGESIZE);
+    *area = (Area){NULL, 0, 0};
+    if (size < 0 || size > AREA_MOST) return 0;
+    return area_map(area, size > 0 ? (size + page - 1) & -page : page, MADV_NOHUGEPAGE);
+#else
+    return area_zeroed(area, size);
+#endif
+}
+
+/* Has the system make some pages of a new area and returns where the rest begins: writes here and there need all. */
+static int64_t area_make_pages(Area *area, int64_t at, int64_t end) {
+    int64_t stop = end - at > AREA_MADE ? at + AREA_MADE : end;
+#ifdef AREA_MAPS
+    if (area->mapped && madvise(area->data + at, stop - at, MADV_POPULATE_WRITE) == 0) return stop;
+#endif
+    for (; at < stop; at += 4096) area->data[at] = 0;
+    return stop;
+}
+
+/* Small pages may become huge ones from now on: by and by, by a thread of the system's. */
+static void area_filled(Area *area) {
+#ifdef AREA_MAPS
+    if (area->mapped) madvise(area->data, area->capacity, MADV_HUGEPAGE);
+#endif
+    (void)area;
+}
+
+/* Frees some of the area, from its end. Returns whether there is more. */
+static int area_free_some(Area *area) {
+#ifdef AREA_MAPS
+    if (area->mapped && area->capacity > AREA_FREED) {
+        int64_t rest = area->capacity - AREA_FREED;
+        if (munmap(area->data + rest, AREA_FREED) == 0) {
+            area->capacity = rest;
+            return 1;
+        }
+    }
+#endif
+    area_free(area);
+    return 0;
 }
 
 #endif

@@ -1,18 +1,50 @@
-# Areas as pyarrow buffers, and Arrow columns that grow.
+# Areas as pyarrow buffers, areas that are filled and freed in steps, and Arrow columns that grow.
+
+cdef inline bint new_area(Area* area, int64_t size, bint in_steps) noexcept nogil:
+    """A new area of zeros, and whether background work fills it."""
+    return area_in_steps(area, size) if in_steps else area_zeroed(area, size)
 
 
-cdef enum:
-    PAGE = 4096
-    STEP_PAGES = 512        # that a step makes at most: of 4 KiB, or one of 2 MiB
+cdef inline bint need_area(Area* area, int64_t size, bint in_steps) noexcept nogil:
+    """Makes room in an area that is new or grows."""
+    if in_steps and area.data == NULL:
+        return area_in_steps(area, size)
+    return area_need(area, size)
 
 
-cdef int64_t make_pages(Area* area, int64_t at, int64_t end) noexcept nogil:
-    """Has the system make some pages of a new area and returns where the rest begins: writes here and there need all."""
-    cdef int64_t stop = min(at + STEP_PAGES * PAGE, end)
-    while at < stop:
-        area.data[at] = 0
-        at += PAGE
-    return at
+cdef class Remains:
+    """Areas that are freed some MiB at a time, as long as somebody asks for it; what is left goes with this object."""
+
+    cdef Area[16] areas
+    cdef int count
+
+    def __dealloc__(self):
+        while self.count:
+            self.count -= 1
+            area_free(&self.areas[self.count])
+
+    cdef void take(self, Area* area) noexcept:
+        """Takes an area over."""
+        if self.count < 16:
+            self.areas[self.count] = area[0]
+            self.count += 1
+            area[0] = Area(NULL, 0, 0)
+        else:
+            area_free(area)
+
+    cdef bint free_some(self) noexcept:
+        """Frees some of them. Returns whether there is more."""
+        cdef Area area
+        cdef bint more
+        if self.count == 0:
+            return False
+        self.count -= 1
+        area = self.areas[self.count]
+        with nogil:
+            more = area_free_some(&area)
+        if more:
+            self.take(&area)
+        return self.count > 0
 
 
 cdef class AreaOwner:

@@ -56,7 +56,7 @@ cdef bint due_step(
     if out.data == NULL:
         if sort_step(&build.sort, fault) or fault.kind != NONE:
             return fault.kind == NONE
-        if not area_zeroed(out, due_bytes(build.sort.count)):
+        if not new_area(out, due_bytes(build.sort.count), build.sort.in_steps):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     due_write(build, out.data)
@@ -71,6 +71,7 @@ cdef bint due_collect(
     cdef int64_t value = 0
     cdef int n = 0
     while n < STEP_RECORDS and build.at < end:
+        area_prefetch(records + build.at + AHEAD)
         read_record(records + build.at, row_checksums, &record)
         if long_of(&record, indexed_at, &value) and not sort_add(
             &build.sort, <uint64_t> value ^ SIGN, <uint64_t> build.at, fault

@@ -9,6 +9,7 @@ cdef class Image:
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
     cdef object layer           # whose records these are; None: they are the image's own
+    cdef Remains remains        # what takes its memory in the end; None: that is freed at once
     cdef object give_up         # of a mapped one: what `give_up_pages` calls
     cdef str path
     cdef readonly bytes metadata
@@ -18,12 +19,13 @@ cdef class Image:
         raise TypeError("use Image.open, Image.empty or ImageBuilder")
 
     def __dealloc__(self):
-        area_free(&self.records_area)
-        area_free(&self.index_area)
-        area_free(&self.prefix_slots)
-        area_free(&self.prefix_entries)
-        area_free(&self.due_area)
-        area_free(&self.checked_area)
+        cdef Remains remains = self.remains if self.remains is not None else Remains()
+        remains.take(&self.records_area)
+        remains.take(&self.index_area)
+        remains.take(&self.prefix_slots)
+        remains.take(&self.prefix_entries)
+        remains.take(&self.due_area)
+        remains.take(&self.checked_area)
 
     @property
     def row_checksums(self):
@@ -85,7 +87,7 @@ cdef class Image:
         """Verifies every block that was not touched yet.
 
         Args:
-            step: called after each MiB.
+            step: called after each 256 KiB.
 
         Raises:
             ImageDamagedError: a block does not match its checksum.
@@ -121,17 +123,25 @@ cdef class Image:
             raise failure(&fault, self.path)
         return size
 
-    def give_up_pages(self):
-        """Takes the pages of a mapped file out of this process's memory; the next reads map them again."""
-        if self.give_up is not None:
-            self.give_up()
+    def give_up_pages(self, step=None):
+        """Takes the pages of a mapped file out of this process's memory; the next reads map them again.
+
+        Args:
+            step: called after each 64 MiB.
+        """
+        cdef int64_t at = 0
+        while self.give_up is not None and at < self.buffer.size:
+            self.give_up(at, min(GIVEN_UP, self.buffer.size - at))
+            at += GIVEN_UP
+            if step is not None:
+                step()
 
     def parts(self, bytes metadata not None, step=None):
         """The image file as buffers, one after the other.
 
         Args:
             metadata: what `Image.open` gives back; at most 1 MiB.
-            step: called after each MiB whose checksums were verified, and each whose checksums were made.
+            step: called after each 256 KiB whose checksums were verified, and each whose checksums were made.
         """
         return image_parts(self, metadata, step)
 

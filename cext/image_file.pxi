@@ -60,13 +60,15 @@ cdef list image_parts(Image image, bytes metadata, step):
     )
     cdef Sections layout = sections_of(&sizes)
     cdef int64_t at = layout.crcs_at
+    cdef Area area
     cdef uint8_t* out
     if len(metadata) > MAX_METADATA:
         raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
     image.verify(step)
-    header = pa.allocate_buffer(layout.index_at)
+    if not area_in_steps(&area, layout.index_at):
+        raise MemoryError
+    header = buffer_of(&area, layout.index_at)
     out = <uint8_t*> <uintptr_t> header.address
-    memset(out, 0, layout.index_at)
     memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
     store_le32(out + 8, IMAGE_VERSION)
     store_le64(out + 16, layout.length)

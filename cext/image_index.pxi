@@ -2,13 +2,14 @@
 
 # How far they are.
 cdef struct Indexing:
+    bint in_steps           # whether background work makes them
     uint8_t* records        # of the image: of a key that comes twice the earlier ones are marked
     int64_t pages           # bytes of the index that have their pages
     int64_t at              # the next record to look at
     int64_t seen            # how many were looked at, of
     int64_t count
     int64_t live            # keys
-    bint due_done
+    bint due_done, prefix_done
     DueBuild due
     PrefixBuild prefix
 
@@ -27,6 +28,7 @@ cdef bint start_index(
     view.end = size
     view.num_slots = slots_for(count)
     work.records = records
+    work.due.sort.in_steps = work.prefix.sort.in_steps = work.in_steps
     work.count = count
     work.pages = work.at = work.seen = work.live = 0
     if size > MOST_RECORD_BYTES:
@@ -34,7 +36,7 @@ cdef bint start_index(
         return False
     image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
     area_free(&image.index_area)
-    if not area_zeroed(&image.index_area, image.index_size):
+    if not new_area(&image.index_area, image.index_size, work.in_steps):
         fault.kind = OUT_OF_MEMORY
         return False
     view.slots = image.index_area.data
@@ -54,13 +56,14 @@ cdef bint index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     cdef int64_t stop = work.seen + STEP_RECORDS
     cdef int i, n
     if work.pages < image.index_size:
-        work.pages = make_pages(&image.index_area, work.pages, image.index_size)
+        work.pages = area_make_pages(&image.index_area, work.pages, image.index_size)
         return True
     while work.at < view.end and work.seen < stop:
         n = 0
         while n < GROUP and work.at < view.end:
             if work.seen == work.count:
                 return bad_record(view, work.at, fault)
+            area_prefetch(view.records + work.at + AHEAD)
             if not image_record(view, work.at, &record, fault):
                 return False
             keys[n].key = record.key
@@ -109,18 +112,19 @@ cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept n
             return False
         view.due = due_view(image.due_area.data, work.due.sort.count)
         image.due_size = due_bytes(work.due.sort.count)
-        due_free(&work.due)
+        # The next index sorts in the same memory.
+        work.prefix.sort.entries, work.due.sort.entries = work.due.sort.entries, work.prefix.sort.entries
         work.due_done = True
-    if image.plan.columns == 0:
-        return False
-    if prefix_step(&work.prefix, view, &image.plan, &image.prefix_slots, &image.prefix_entries, fault):
-        return True
-    if fault.kind == NONE:
+    if image.plan.columns and not work.prefix_done:
+        if prefix_step(&work.prefix, view, &image.plan, &image.prefix_slots, &image.prefix_entries, fault):
+            return True
+        if fault.kind != NONE:
+            return False
         view.by_prefix = prefix_view(&work.prefix, image.prefix_slots.data, image.prefix_entries.data)
         image.prefix_sizes[0] = whole_blocks(8 * <int64_t> view.by_prefix.num_slots)
         image.prefix_sizes[1] = whole_blocks(ENTRY * view.by_prefix.count)
-        prefix_build_free(&work.prefix)
-    return False
+        work.prefix_done = True
+    return area_free_some(&work.prefix.sort.entries)
 
 
 cdef void drop_dead(Image image, int64_t* size) noexcept nogil:

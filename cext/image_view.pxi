@@ -10,6 +10,7 @@ cdef enum:
     ENTRY = OFFSET_BITS // 8  # bytes of an offset that stands alone
     LINE = 64               # bytes of a cache line, or so: only the speed depends on it
     MOST_PREFETCHED = 512
+    AHEAD = 1024            # bytes that who goes through records asks for before they are read
 
 cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 1 takes OFFSET_BITS
 

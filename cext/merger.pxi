@@ -23,10 +23,12 @@ cdef class Merger:
         base: the image below the layers.
         layers: those of VersionedMap.path, oldest first.
         prefix, indexed_offset: those of the new image.
+        in_steps: False where nobody waits between two steps: what is made then lies in huge pages, which is quicker.
     """
 
     cdef Image base, image
     cdef list layers
+    cdef Remains remains
     cdef Table table            # the newest record of each key in the layers; layer i of it is the i-th newest
     cdef Area layer_records
     cdef Sort dead              # records of the image: offset, size
@@ -37,16 +39,20 @@ cdef class Merger:
     cdef Area window            # that `read` gives
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
+    cdef int64_t pages_built    # bytes that have their pages
     cdef Indexing work
-    cdef bint decided, copied, indexed, finished, busy
+    cdef bint decided, copied, indexed, finished, freed, busy
     cdef Fault fault            # once there is one, what was under way is half done: each call raises it again
 
-    def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None):
+    def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None, bint in_steps=True):
         cdef Layer layer
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
         self.image = new_image(base.view.row_checksums, prefix, indexed_offset)
+        self.remains = Remains()
+        self.image.remains = self.remains
+        self.table.in_steps = self.dead.in_steps = self.work.in_steps = in_steps
         self.table.row_checksums = base.view.row_checksums
         if not area_need(&self.layer_records, 8 * (len(self.layers) + 1)):
             raise MemoryError
@@ -85,6 +91,8 @@ cdef class Merger:
         begin(&self.busy)
         try:
             self.check()
+            if self.freed:
+                raise ValueError("the merger has ended")
             if is_at_end(&self.reading):
                 return None
             if not self.prepare():
@@ -135,7 +143,26 @@ cdef class Merger:
         if not self.finished or image is None:
             raise ValueError("the image is not built yet, or was given away")
         self.image = None
+        area_filled(&image.records_area)
+        area_filled(&image.index_area)
         return image
+
+    def free(self):
+        """Gives back some of the memory of a merger that has ended, and of its image once nobody has that any more.
+
+        Returns:
+            Whether there is more. It need not be called: what is left goes with the merger.
+        """
+        if self.image is not None:
+            raise ValueError("the merger has not ended")
+        begin(&self.busy)
+        if not self.freed:
+            self.freed = True
+            self.remains.take(&self.table.slots)
+            self.remains.take(&self.table.nodes)
+            self.remains.take(&self.dead.entries)
+        self.busy = False
+        return self.remains.free_some()
 
     cdef bint prepare(self) except -1:
         """Decides some records. False: all are decided."""
@@ -144,7 +171,7 @@ cdef class Merger:
             return False
         if self.pages < self.table.slots.capacity:
             with nogil:
-                self.pages = make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
+                self.pages = area_make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
         elif self.layer == len(self.layers):
             with nogil:
                 self.settle(&self.fault)
@@ -169,6 +196,7 @@ cdef class Merger:
             n = 0
             while n < GROUP and self.at < end:
                 keys[n].record = layer.area.data + self.at
+                area_prefetch(keys[n].record + AHEAD)
                 read_record(keys[n].record, layer.row_checksums, &record)
                 keys[n].key = record.key
                 keys[n].size = record.key_size
@@ -233,9 +261,11 @@ cdef class Merger:
         """Copies some of the new image's records."""
         cdef Area* records = &self.image.records_area
         cdef int64_t left = self.size + 4 - self.built, count = self.base.num_keys - self.dead.count + self.num_puts
-        if records.data == NULL and not area_need(records, self.size + 4):
+        if records.data == NULL and not new_area(records, self.size + 4, self.work.in_steps):
             fault.kind = OUT_OF_MEMORY
             return
+        if self.work.in_steps and self.pages_built < min(self.built + STEP_BYTES, self.size + 4):
+            self.pages_built = area_make_pages(records, self.pages_built, self.size + 4)
         self.built += self.fill(&self.building, records.data + self.built, min(left, STEP_BYTES), fault)
         if fault.kind != NONE or (self.built < self.size + 4 and not is_at_end(&self.building)):
             return

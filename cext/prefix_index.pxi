@@ -40,7 +40,7 @@ cdef bint prefix_step(
     if entries.data == NULL:
         if sort_step(&build.sort, fault) or fault.kind != NONE:
             return fault.kind == NONE
-        if not area_zeroed(entries, whole_blocks(ENTRY * build.sort.count)):
+        if not new_area(entries, whole_blocks(ENTRY * build.sort.count), build.sort.in_steps):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     if build.written < build.sort.count:
@@ -48,7 +48,9 @@ cdef bint prefix_step(
         return True
     homes = slots_for(build.groups)
     if slots.data == NULL:
-        if not area_zeroed(slots, whole_blocks(8 * (<int64_t> homes + (SPARE if homes else 0)))):
+        if not new_area(
+            slots, whole_blocks(8 * (<int64_t> homes + (SPARE if homes else 0))), build.sort.in_steps
+        ):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     if build.placed < build.groups:
@@ -69,6 +71,7 @@ cdef bint prefix_collect(PrefixBuild* build, const ImageView* view, const Plan* 
     cdef int64_t size
     cdef int n = 0
     while n < STEP_RECORDS and build.at < view.end:
+        area_prefetch(view.records + build.at + AHEAD)
         read_record(view.records + build.at, view.row_checksums, &record)
         size = project(plan, record.key, record.key_size, &build.row)
         if size == -2:

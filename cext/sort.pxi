@@ -1,7 +1,7 @@
 # Sorting in steps of a bounded number of entries: by their values, 11 bits at a time, the lowest first.
 
 cdef enum:
-    STEP_ENTRIES = 1 << 15  # that a step counts, moves or writes at most
+    STEP_ENTRIES = 1 << 14  # that a step counts, moves or writes at most
     SORT_BITS = 11
 
 cdef struct SortEntry:
@@ -9,6 +9,7 @@ cdef struct SortEntry:
     uint64_t at
 
 cdef struct Sort:
+    bint in_steps           # whether background work sorts
     Area entries
     Area other
     int64_t count
@@ -27,7 +28,7 @@ cdef void sort_free(Sort* sort) noexcept nogil:
 
 
 cdef inline bint sort_add(Sort* sort, uint64_t value, uint64_t at, Fault* fault) noexcept nogil:
-    if not area_need(&sort.entries, (sort.count + 1) * <int64_t> sizeof(SortEntry)):
+    if not need_area(&sort.entries, (sort.count + 1) * <int64_t> sizeof(SortEntry), sort.in_steps):
         fault.kind = OUT_OF_MEMORY
         return False
     (<SortEntry*> sort.entries.data)[sort.count] = SortEntry(value, at)
@@ -42,12 +43,11 @@ cdef inline int64_t sort_bucket(const Sort* sort, const SortEntry* entry) noexce
 
 
 cdef bint sort_step(Sort* sort, Fault* fault) noexcept nogil:
-    """Goes on with sorting what was added. False: it is sorted, or there is a fault."""
+    """Goes on with sorting what was added. False: it is sorted and the rest freed, or there is a fault."""
     cdef const SortEntry* entries = <const SortEntry*> sort.entries.data
     cdef int64_t i, bucket, stop, n, total = 0
     if sort.count == 0 or sort.shift >= 64 or (sort.most - sort.least) >> sort.shift == 0:
-        area_free(&sort.other)
-        return False
+        return area_free_some(&sort.other)
     stop = min(sort.done + STEP_ENTRIES, sort.count)
     if not sort.moving:
         if sort.done == 0:
@@ -63,11 +63,13 @@ cdef bint sort_step(Sort* sort, Fault* fault) noexcept nogil:
             sort.moving = True
             sort.done = 0
         return True
-    if not area_need(&sort.other, sort.count * <int64_t> sizeof(SortEntry)):
+    if sort.other.data == NULL and not new_area(
+        &sort.other, sort.count * <int64_t> sizeof(SortEntry), sort.in_steps
+    ):
         fault.kind = OUT_OF_MEMORY
         return False
     if sort.pages < sort.count * <int64_t> sizeof(SortEntry):
-        sort.pages = make_pages(&sort.other, sort.pages, sort.count * <int64_t> sizeof(SortEntry))
+        sort.pages = area_make_pages(&sort.other, sort.pages, sort.count * <int64_t> sizeof(SortEntry))
         return True
     for i in range(sort.done, stop):
         bucket = sort_bucket(sort, &entries[i])

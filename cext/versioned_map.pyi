@@ -35,7 +35,7 @@ class Image:
     @staticmethod
     def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image: ...
     @staticmethod
-    def open(buffer: pa.Buffer, path: str, *, give_up: Callable[[], object] | None = None) -> Image:
+    def open(buffer: pa.Buffer, path: str, *, give_up: Callable[[int, int], object] | None = None) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
 
         Reading it then raises ImageDamagedError where a block is damaged. `give_up` is what `give_up_pages` calls.
@@ -45,10 +45,10 @@ class Image:
             UnsupportedVersionError: the file is of another format version.
         """
     def verify(self, step: Callable[[], object] | None = None) -> None:
-        """Verifies all blocks, and calls `step` after each MiB; ImageDamagedError."""
+        """Verifies all blocks, and calls `step` after each 256 KiB; ImageDamagedError."""
     def readinto(self, buffer: Buffer, position: int) -> int:
         """Copies verified bytes of `records`, from `position` on, and returns how many; 0 at their end."""
-    def give_up_pages(self) -> None:
+    def give_up_pages(self, step: Callable[[], object] | None = None) -> None:
         """Takes the pages of a mapped file out of this process's memory; the next reads map them again.
 
         They stay in the system's page cache. An image in memory stays where it is.
@@ -56,7 +56,7 @@ class Image:
     def parts(self, metadata: bytes, step: Callable[[], object] | None = None) -> list[pa.Buffer]:
         """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB).
 
-        Making it verifies what was not touched yet and makes all checksums; `step` is called after each MiB of both.
+        Making it verifies what was not touched yet and makes all checksums, and calls `step` after each 256 KiB.
         """
 
 @final
@@ -87,8 +87,12 @@ class Merger:
         *,
         prefix: PrefixPlan | None = None,
         indexed_offset: int | None = None,
+        in_steps: bool = True,
     ) -> None:
-        """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format."""
+        """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format.
+
+        `in_steps=False` is for who does not wait between two steps: they may then take longer, and all of it less.
+        """
     def read(self) -> pa.Buffer | None:
         """Does a millisecond's work or less without the GIL towards the merged records, and gives the next of them.
 
@@ -106,6 +110,8 @@ class Merger:
         """
     def finish(self) -> Image:
         """The image, when `build` has returned False; ValueError before that."""
+    def free(self) -> bool:
+        """Frees some of an ended merger's memory, of its image's too once that is gone; whether there is more."""
 
 @final
 class Layer:

@@ -67,7 +67,10 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import pyarrow as pa
 
-from area cimport Area, area_free, area_need, area_prefetch, area_resize, area_zeroed
+from area cimport (
+    Area, area_filled, area_free, area_free_some, area_in_steps, area_make_pages, area_need, area_prefetch, area_resize,
+    area_zeroed,
+)
 from arrow_binary cimport MOST_BYTES, BinaryValues, binary_values, check_sizes, size_of, too_large, total_size, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
@@ -83,8 +86,9 @@ PrefixPlan = tuple[int, bytes]
 
 cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
-    STEP_RECORDS = 2048     # records that a step of background work parses and looks up at most
-    STEP_BYTES = 1 << 20    # bytes that it copies at most
+    STEP_RECORDS = 1024     # records that a step of background work parses and looks up at most
+    STEP_BYTES = 1 << 18    # bytes that it copies at most
+    GIVEN_UP = 1 << 26      # bytes of a mapping that it lets go of at most
     NUM_KEYS_AT = 40        # in the image file
     MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 

@@ -34,7 +34,7 @@ _SEALED = 0o400
 # What opening says of a name that is no file of ours: a symlink, another user's, without rights, a folder, a socket.
 _NOT_OURS = (errno.ELOOP, errno.EPERM, errno.EACCES, errno.EISDIR, errno.ENXIO)
 _REMEDY = "It is built anew"
-_PIECE = 1 << 20  # bytes that are written at a time
+_PIECE = 1 << 18  # bytes that are written at a time
 
 
 def image_name(version_id: VersionId) -> str:
@@ -105,7 +105,7 @@ class ImageFile:
         return None
 
     def parts(self, image: Image, metadata: dict[str, Any], step: Step = no_step) -> list[pa.Buffer]:
-        """The bytes of the file, one buffer after the other; `step` is called after each MiB."""
+        """The bytes of the file, one buffer after the other; `step` is called after each 256 KiB."""
         parts: list[pa.Buffer] = image.parts(json.dumps(self._owner | {"metadata": metadata}).encode(), step)
         return parts
 
@@ -116,7 +116,7 @@ class ImageFile:
         file that is replaced mapped keeps that one.
 
         Args:
-            step: called after each MiB. Where it raises, nothing is left of the file.
+            step: called after each 256 KiB. Where it raises, nothing is left of the file.
 
         Raises:
             OSError: there is no space, or no right to write; nothing is left of it.

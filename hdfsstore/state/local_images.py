@@ -170,7 +170,7 @@ class StoreImages:
         Args:
             metadata: JSON values, which `newest` returns.
             wait_seconds: how long to wait for another process or thread that is writing the same image.
-            step: called after each MiB. Where it raises, nothing is left of what was written.
+            step: called after each 256 KiB. Where it raises, nothing is left of what was written.
 
         Returns:
             The mapped image that can replace the given one; None where it is larger than the cache may be, somebody
@@ -240,6 +240,7 @@ class StoreImages:
         remove_leftovers(folder, file.name, names_in(folder))
         found = file.open(folder)
         if found is None or found[1] != metadata:
+            step()
             parts = file.parts(image, metadata, step)
             size = sum(part.size for part in parts)
             most = budget(root, self._cache.max_bytes)

@@ -58,7 +58,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     def _whole(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> None:
         layers = [layer for _, layer in base.deltas()]
-        merger = Merger(base.tree.image, [*layers, updates], **self._indexes)
+        merger = Merger(base.tree.image, [*layers, updates], **self._indexes, in_steps=False)
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")

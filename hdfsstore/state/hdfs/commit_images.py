@@ -78,7 +78,7 @@ class CommitImages:
         below = base.tree.image
         if updates.is_whole:
             below = Image.empty(row_checksums=below.row_checksums, **self._indexes)
-        merger = Merger(below, [*layers, updates], **self._indexes)
+        merger = Merger(below, [*layers, updates], **self._indexes, in_steps=False)
         while merger.build():
             continue
         return merger.finish()

@@ -77,7 +77,7 @@ class HeldImages:
         Args:
             base: version and digest of the snapshot without an id that it stands on, where that is known.
             before: of which version the image is that stays too, in the place of the one that was used last.
-            step: called after each MiB; it may raise.
+            step: called after each 256 KiB; it may raise.
         """
         metadata = {
             "lineage": [list(item) for item in version.lineage],

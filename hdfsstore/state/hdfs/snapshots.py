@@ -196,11 +196,13 @@ class Snapshots:
             image = merger.finish()
             mapped = self._images.write(version, image, self._versions.base_snapshot(version), step=step)
             self._versions.install(mapped or image, version.id, layers[-1], step)
-            del image, merger, records
+            del image, records
+            while merger.free():
+                step()
             give_back()
             self._metrics.images_built += 1
             self._metrics.image_seconds += time.monotonic() - begun
-        version.tree.image.give_up_pages()  # all of them were read, once
+        version.tree.image.give_up_pages(step)  # all of them were read, once
         return uploaded
 
     def _uploaded(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> bool:

@@ -1,9 +1,12 @@
 """Merging an image with layers, against a dict."""
 
+import itertools
+import os
 import struct
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -233,3 +236,74 @@ def test_misuse():
     assert not merger.build()
     with pytest.raises(ValueError, match="given away"):
         merger.finish()
+
+
+ROLLUP = Path("/proc/self/smaps_rollup")
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
+
+def resident() -> int:
+    """Bytes of memory that this process has pages for, counted now."""
+    line = next(line for line in ROLLUP.read_text().splitlines() if line.startswith("Rss:"))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(not ROLLUP.exists(), reason="only Linux tells at once how much memory a process has pages for")
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has memory of its own, and keeps what was freed")
+def test_no_step_asks_for_much_memory_at_once():
+    """2 MiB, a huge page, are five milliseconds where the host of a virtual machine has to find them."""
+    base = image_of({struct.pack(">qq", i, 0): bytes(struct.pack(">qq", 0, i)) + bytes(84) for i in range(60_000)})
+    updates = layer_of([(struct.pack(">qq", i, 0), bytes(100)) for i in range(0, 60_000, 3)])
+    merger = Merger(base, [updates], indexed_offset=8)
+    sizes = [resident()]
+    while merger.build():
+        sizes.append(resident())
+    rises = [after - before for before, after in itertools.pairwise(sizes)]
+    assert sum(rises) > 6 << 20, "it asks for memory"
+    assert max(rises) <= 1 << 20
+    assert merger.finish().num_keys == 60_000
+
+
+@pytest.mark.skipif(not ROLLUP.exists(), reason="elsewhere memory is freed all at once")
+@pytest.mark.skipif(SANITIZED, reason="AddressSanitizer has memory of its own, and keeps what was freed")
+def test_the_memory_of_an_image_goes_in_steps():
+    large = {b"%d" % i: bytes(1 << 20) for i in range(64)}
+    merger = Merger(image_of({}), [layer_of(list(large.items()))])
+    with pytest.raises(ValueError, match="not ended"):
+        merger.free()
+    while merger.build():
+        pass
+    image = merger.finish()
+    while merger.free():
+        pass
+    assert state_of(image) == large, "as long as somebody has it, it stays"
+    with pytest.raises(ValueError, match="has ended"):
+        merger.read()
+    del image
+    sizes = [resident()]
+    while merger.free():
+        sizes.append(resident())
+    falls = [before - after for before, after in itertools.pairwise(sizes)]
+    assert sum(falls) > 48 << 20
+    assert max(falls) <= 3 << 20
+    assert not merger.free()
+
+
+def test_an_image_outlives_its_merger():
+    merger = Merger(image_of({b"a": b"1"}), [layer_of([(b"b", b"2")])])
+    while merger.build():
+        pass
+    image = merger.finish()
+    merger.free()
+    del merger
+    assert state_of(image) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_merge_that_nobody_interrupts_gives_the_same():
+    state = {b"%d" % i: b"value %d" % i for i in range(3000)}
+    updates = [(b"%d" % i, None if i % 3 else b"new") for i in range(0, 4000, 2)]
+    merger = Merger(image_of(state), [layer_of(updates)], in_steps=False)
+    while merger.build():
+        pass
+    expected = {key: value for key, value in (state | dict(updates)).items() if value is not None}
+    assert state_of(merger.finish()) == expected
