@@ -22,7 +22,8 @@
 #define AREA_MOST ((int64_t)1 << 56) /* no system has more: the sums below, and those of callers, do not overflow */
 #define AREA_MAPPED_FROM ((int64_t)4 << 20)
 #define AREA_HUGE_PAGE ((int64_t)2 << 20)
-#define AREA_MADE ((int64_t)256 << 10) /* bytes that get their pages, and that go, in one step of background work */
+/* Bytes that get their pages in one step of background work, and that are freed in one. */
+#define AREA_MADE ((int64_t)256 << 10)
 #define AREA_FREED ((int64_t)2 << 20)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
