@@ -118,7 +118,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     """
     cdef Rows rows
     cdef Column* columns
-    cdef int64_t field, r, n = spans.size // 8
+    cdef int64_t r, n = spans.size // 8
     cdef uint8_t* row_bits
     cdef bint good
     memset(&rows, 0, sizeof(rows))
@@ -132,6 +132,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     null_bits = bytearray(bitset_bytes(rows.fields))
     rows.any_null = null_bits
 
+    buffers = []
     columns = <Column*> calloc(max(rows.fields, 1), sizeof(Column))
     if columns == NULL:
         raise MemoryError

@@ -342,7 +342,7 @@ def test_damage_of_a_run_that_was_replaced_is_an_error(executors_v1: Executors) 
     commit(executors_v1.open("elsewhere"), versions[2], {b"other": b"3"})
     (image,) = executors_v1.images()
     damage(image)
-    with pytest.raises(StateStoreError, match="written anew"):
+    with pytest.raises(StateStoreError, match="written again"):
         store.get(b"key 1")
 
 
