@@ -69,6 +69,15 @@ def test_the_examples_of_the_store_run_in_their_order(tmp_path: Path) -> None:
     assert written == ["1", "2", "3", "3"]
 
 
+def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
+    """Except the stateful function, which needs a Spark: docs/stateful.md has the same, and tests/spark runs it."""
+    places = {"build/demo/checkpoint": DATA / "spark-4.3.0/snapshots/checkpoint", "build/demo/own/state": tmp_path}
+    for place, path in places.items():
+        [code] = [code for _, code in FENCED.findall((ROOT / "README.md").read_text("utf-8")) if f'"{place}"' in code]
+        exec(code.replace(place, path.as_posix()), {})
+    assert [path.name.split("_")[0] for path in (tmp_path / "0/0").iterdir()] == ["1"]
+
+
 @functools.cache
 def loggers() -> set[str]:
     """The loggers that the package writes to. Each that it makes is used."""
