@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from hdfsstore.errors import StateStoreError, UserFunctionError
 from hdfsstore.spark.engine import Call
 from hdfsstore.spark.partition_state import PartitionState
+from hdfsstore.spark.shown import is_own
 from hdfsstore.spark.spec import EVENT_TIME_TIMEOUT, NO_TIMEOUT, NO_TIMESTAMP, Columns
 from hdfsstore.state.rows import BinaryRows
 
@@ -175,7 +176,7 @@ class ArrowEngine:
                 return
             table = self._in_schema(output)
         except BaseException as error:
-            if isinstance(error, StateStoreError) and _is_ours(error):
+            if isinstance(error, StateStoreError) and is_own(error):  # of the state
                 raise
             raise UserFunctionError(
                 f"the function of mapInArrowWithState failed in partition {state.partition_id} of batch "
@@ -191,14 +192,6 @@ class ArrowEngine:
         if not isinstance(output, pa.Table):
             raise TypeError(f"it gave {type(output).__name__}, not a pyarrow.Table")
         return _in_schema(output, self._output)
-
-
-def _is_ours(error: StateStoreError) -> bool:
-    """Whether this package has raised it, and not the function itself."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("hdfsstore.")
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

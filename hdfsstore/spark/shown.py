@@ -63,6 +63,19 @@ class Shown:
         return "\nThe error above led to this one:\n\n".join(reversed(parts))
 
 
+def is_own(error: BaseException) -> bool:
+    """Whether this package has raised it, and not a function of the user's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_own_call(trace)
+
+
+def is_own_call(trace: TracebackType) -> bool:
+    """Whether a call in a traceback is one of this package's functions."""
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("hdfsstore.")
+
+
 class _Short(reprlib.Repr):
     """repr() of the beginning of a value."""
 

@@ -17,10 +17,12 @@ from pyspark import Accumulator
 
 from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError, remedied
 from hdfsstore.spark.calls import Calls
+from hdfsstore.spark.engine import Engine
 from hdfsstore.spark.partition_state import PartitionState
 from hdfsstore.spark.providers import providers
 from hdfsstore.spark.release import SameRelease
 from hdfsstore.spark.shipped import ShippedEngine
+from hdfsstore.spark.shown import is_own, is_own_call
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 
 _PUT_BACK = (
@@ -62,7 +64,7 @@ class StatefulTask:
             state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
             row_bytes = 0.0
             try:
-                engine = self._engine.load()
+                engine = self._load(state)
                 for output in chain(engine.data(iter(calls), state), engine.expired(state)):
                     row_bytes = max(row_bytes, output.nbytes / max(output.num_rows, 1))
                     yield output
@@ -90,6 +92,19 @@ class StatefulTask:
         )
         self._reports.add([report])
 
+    def _load(self, state: PartitionState) -> Engine:
+        """The engine. UserFunctionError: what unpickling calls of the user's has raised."""
+        try:
+            return self._engine.load()
+        except BaseException as error:
+            if isinstance(error, StateStoreError) and is_own(error):
+                raise
+            raise UserFunctionError(
+                f"the function cannot be unpickled in partition {state.partition_id} of batch {state.batch_id}: "
+                f"{state.shown.error(error)}",
+                remedy="Modules that it imports have to be on the executors too",
+            ) from error
+
 
 def pass_on(error: Exception, state: PartitionState) -> NoReturn:
     """Raises an error as the worker is to have it: of what it came of PySpark prints all, or nothing."""
@@ -109,6 +124,6 @@ def pass_on(error: Exception, state: PartitionState) -> NoReturn:
 def _trace(error: BaseException, state: PartitionState) -> str:
     """The traceback from where this package is left."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next and trace.tb_frame.f_globals.get("__name__", "").startswith("hdfsstore."):
+    while trace is not None and trace.tb_next and is_own_call(trace):
         trace = trace.tb_next
     return state.shown.trace(error, trace)

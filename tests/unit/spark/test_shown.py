@@ -208,7 +208,7 @@ FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
     ),
     "an error of mapInArrowWithState": (arrow_engine(raising(lambda: KeyError(SECRET))), UserFunctionError),
     "an error of this package's that the function of mapInArrowWithState raises": (
-        arrow_engine(raising(lambda: StateStoreError(SECRET))),
+        arrow_engine(raising(lambda: StateStoreError(SECRET + "x" * 10**6))),
         UserFunctionError,
     ),
     "a value of a table": (

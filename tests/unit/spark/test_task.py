@@ -17,6 +17,7 @@ import pytest
 from pyspark import cloudpickle
 
 from hdfsstore import CorruptFileError, StateStoreError, UnsupportedQueryError
+from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark import release
 from hdfsstore.spark import task as task_module
 from hdfsstore.spark.base_ids import BaseIds
@@ -101,26 +102,38 @@ def test_ids_of_partitions_arrive_as_they_were(ids: tuple[str | None, ...]) -> N
     assert tuple(arrived[partition_id] for partition_id in range(len(ids))) == ids
 
 
-class Sealed:
-    """An engine whose unpickling fails with a word of the user's."""
+class Unpicklable(Nothing):
+    """Comes out of its pickle by a call of `raising`."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, ("4929-1234",)
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        return raising, (self.error,)
+
+
+def raising(error: BaseException) -> None:
+    raise error
 
 
 @pytest.mark.parametrize("redacted", [False, True])
-def test_what_unpickling_the_function_says_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redacted: bool
+@pytest.mark.parametrize("error", [ImportError, StateStoreError, SystemExit])
+def test_what_unpickling_a_function_says_is_cut_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], redacted: bool
 ) -> None:
     monkeypatch.setattr(task_module, "providers", Providers())
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, columns=Columns(("k",), ("k",), (0,)), shown=Shown(redacted))
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
-    engine = ShippedEngine(cloudpickle.dumps(Sealed()))  # type: ignore[no-untyped-call]
+    pickled: bytes = cloudpickle.dumps(Unpicklable(error("4929-1234" + "x" * 10**6)))  # type: ignore[no-untyped-call]
     batch = BatchSpec(0, BaseIds((None,)), -1, 1_000, -1, False, True)
-    with pytest.raises(StateStoreError if redacted else ValueError, match=r"ValueError|invalid literal") as raised:
-        list(StatefulTask(query, engine, batch, cast("Any", Reports()))(iter([marker])))
-    assert ("4929-1234" in "".join(traceback.format_exception(raised.value))) is not redacted
+    task = StatefulTask(query, ShippedEngine(pickled), batch, cast("Any", Reports()))
+    with pytest.raises(UserFunctionError, match="cannot be unpickled in partition 0 of batch 0") as caught:
+        list(task(iter([marker])))
+    said = "".join(traceback.format_exception(caught.value))
+    assert len(said) < 10_000
+    assert error.__name__ in said
+    assert ("4929-1234" in said) is not redacted
 
 
 def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
