@@ -1,7 +1,7 @@
 # make demo and make test are all that a person types on a fresh machine: each installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-CEXT := $(wildcard cext/*.pyx cext/*.pxd cext/*.pyi cext/*.h cext/*.pxi)
+CEXT := $(foreach suffix,pyx pyi pxd pxi h,$(wildcard cext/*.$(suffix) cext/*/*.$(suffix)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-asan test-tsan test-wheels fuzz crash histories chaos bench lint clean

@@ -13,6 +13,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCES = Path("cext")
+COMMON = SOURCES / "common"  # headers and .pxd that several modules share
 SANITIZERS = os.environ.get("HDFSSTORE_SANITIZE", "")
 
 if sys.platform == "win32":
@@ -51,11 +52,11 @@ setup(
                 [source.as_posix()],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
-                include_dirs=[SOURCES.as_posix()],
+                include_dirs=[COMMON.as_posix()],
             )
             for source in sorted(SOURCES.glob("*.pyx"))
         ],
-        include_path=[SOURCES.as_posix()],
+        include_path=[COMMON.as_posix()],
         build_dir="build/cython",
         compiler_directives={
             "language_level": 3,

@@ -20,11 +20,11 @@ from bench.user_functions import DictState, pandas_sums
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.spark.base_ids import BaseIds
-from hdfsstore.spark.engine import Call
-from hdfsstore.spark.pandas_engine import PandasEngine
-from hdfsstore.spark.pandas_types import PandasConf
-from hdfsstore.spark.partition_state import PartitionState
+from hdfsstore.spark.convert.pandas_types import PandasConf
 from hdfsstore.spark.spec import BatchSpec, Columns, QuerySpec
+from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.pandas_engine import PandasEngine
+from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.store_id import StateStoreId

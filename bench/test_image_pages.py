@@ -17,7 +17,7 @@ from bench.side_by_side import side_by_side
 from bench.test_versioned_map import image_of
 from hdfsstore import StateStoreId
 from hdfsstore._cext.versioned_map import Image, VersionedMap
-from hdfsstore.state.local_images import ImageCache
+from hdfsstore.state.local.image_cache import ImageCache
 
 # Keys of a partition, and those that a batch of 50,000 keys looks up: 32 partitions and 2.
 SIZES = [(160_000, 1_500), (2_500_000, 25_000)]

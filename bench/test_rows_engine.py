@@ -17,16 +17,16 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.report import Report
 from bench.side_by_side import side_by_side
-from hdfsstore.spark.group_state import KeyState, key_state_class
-from hdfsstore.spark.key_calls import PART_ROWS
-from hdfsstore.spark.key_groups import group
-from hdfsstore.spark.key_states import ColumnsCodec, KeyStates
-from hdfsstore.spark.partition_state import PartitionState
-from hdfsstore.spark.row_columns import RowWriter
-from hdfsstore.spark.row_values import RowReader
-from hdfsstore.spark.rows_engine import RowsEngine
-from tests.unit.spark.partition import Partition, arrow_schema, call, struct
-from tests.unit.spark.rows_query import count_and_sum
+from hdfsstore.spark.convert.arrow_to_rows import RowReader
+from hdfsstore.spark.convert.rows_to_arrow import RowWriter
+from hdfsstore.spark.worker.group_state import KeyState, key_state_class
+from hdfsstore.spark.worker.key_calls import PART_ROWS
+from hdfsstore.spark.worker.key_groups import group
+from hdfsstore.spark.worker.key_states import ColumnsCodec, KeyStates
+from hdfsstore.spark.worker.partition_state import PartitionState
+from hdfsstore.spark.worker.rows_engine import RowsEngine
+from tests.support.rows_query import count_and_sum
+from tests.support.spark_partition import Partition, arrow_schema, call, struct
 
 NUM_KEYS = 25_000
 ROWS_PER_KEY = 2

@@ -23,7 +23,7 @@ from bench.report import Report
 from bench.test_versioned_map import image_of
 from hdfsstore import StateStoreId
 from hdfsstore._cext.versioned_map import Image, Layer, Merger, PrefixPlan, VersionedMap
-from hdfsstore.state.local_images import ImageCache
+from hdfsstore.state.local.image_cache import ImageCache
 
 SIZES = [1_000_000, 10_000_000]
 CHANGED = 5  # each so many-th key

@@ -22,7 +22,7 @@ from libc.string cimport memcmp, memset
 
 import pyarrow as pa
 
-from area cimport Area, area_free, area_need, area_prefetch, area_zeroed
+from growable_buffer cimport Area, area_free, area_need, area_prefetch, area_zeroed
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
 from copy_bytes cimport copy_bytes
 from key_hash cimport HashSeed, hash_key, new_hash_seed
@@ -30,7 +30,8 @@ from one_thread cimport begin
 
 from hdfsstore.errors import SizeLimitError
 
-include "key_table.pxi"
+# The hash table of the set: find and add, a group of keys at a time.
+include "key_set/key_table.pxi"
 
 
 cdef failure(Fault fault):

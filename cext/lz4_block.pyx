@@ -265,7 +265,8 @@ cdef class Lz4BlockReader:
         return size
 
 
-include "lz4_block_writer.pxi"
+# Class Lz4BlockWriter.
+include "lz4_block/writer.pxi"
 
 
 def xxhash32(data, uint32_t seed=0):

@@ -97,8 +97,10 @@ cdef bint fail(Rows* rows, int64_t row, int64_t field, Reason reason) noexcept n
     return False
 
 
-include "unsafe_row_reader.pxi"
-include "unsafe_row_writer.pxi"
+# Slots of rows to Arrow columns.
+include "unsafe/row_reader.pxi"
+# Arrow columns to null bits and slots of rows.
+include "unsafe/row_writer.pxi"
 
 
 def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):

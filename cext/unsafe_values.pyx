@@ -11,10 +11,14 @@ from unsafe_layout cimport *
 
 cdef int64_t MAX_MICROS = 9223372036854775  # that int64 nanoseconds hold
 
-include "unsafe_bytes.pxi"
-include "unsafe_decimal.pxi"
-include "unsafe_interval.pxi"
-include "unsafe_pair.pxi"
+# Strings and binaries.
+include "unsafe/bytes.pxi"
+# Decimals of more than 18 digits.
+include "unsafe/decimal.pxi"
+# Calendar intervals.
+include "unsafe/interval.pxi"
+# Variants and maps.
+include "unsafe/pair.pxi"
 
 
 def validity_of(spans, int64_t null_count):

@@ -6,8 +6,8 @@ tables only say where:
     Image           records area: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position hash * slots >> 64
-                    indexes by a long in the values and by prefixes of the keys, where they were asked for (due_index.pxi,
-                    prefix_index.pxi)
+                    indexes by a long in the values and by prefixes of the keys, where they were asked for
+                    (timeout_index.pxi, prefix_index.pxi)
     Layer           the uncompressed delta file, end mark included
                     the same index, made when it is first asked for
     Merger          a Table over the records of layers, and which records of an image those make dead (merger.pxi)
@@ -67,7 +67,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 import pyarrow as pa
 
-from area cimport (
+from growable_buffer cimport (
     Area, area_filled, area_free, area_free_some, area_in_steps, area_make_pages, area_need, area_prefetch, area_resize,
     area_zeroed,
 )
@@ -180,22 +180,41 @@ cdef failure(Fault* fault, str path):
     return ImageDamagedError(what, path, fault.offset, "Remove the image: it is built anew from the checkpoint's files")
 
 
-include "area_owner.pxi"
-include "image_view.pxi"
-include "table.pxi"
-include "prefix.pxi"
-include "sort.pxi"
-include "prefix_index.pxi"
-include "due_index.pxi"
-include "lookup.pxi"
-include "image.pxi"
-include "image_file.pxi"
-include "image_index.pxi"
-include "image_builder.pxi"
-include "layer.pxi"
-include "overlay.pxi"
-include "merger.pxi"
-include "transaction.pxi"
-include "scan.pxi"
-include "due_walk.pxi"
-include "due.pxi"
+# Growing buffers as pyarrow's, Arrow columns that grow, and checked arguments.
+include "versioned_map/buffers.pxi"
+# An image as C sees it: looking for a key, and verifying the blocks that are touched.
+include "versioned_map/image_view.pxi"
+# The hash table of a transaction and of the overlay: each key's chain of records.
+include "versioned_map/table.pxi"
+# The prefix of a key, as Spark's UnsafeProjection writes it, and a table by prefixes.
+include "versioned_map/prefix.pxi"
+# Radix sort in bounded steps.
+include "versioned_map/sort.pxi"
+# An image's index by prefixes.
+include "versioned_map/prefix_index.pxi"
+# An index by the long at one offset of the values.
+include "versioned_map/timeout_index.pxi"
+# Finding keys in a transaction, then in the overlay, then in the image.
+include "versioned_map/lookup.pxi"
+# Class Image.
+include "versioned_map/image.pxi"
+# The image file: writing, opening, its header.
+include "versioned_map/image_file.pxi"
+# Making an image's indexes in bounded steps.
+include "versioned_map/image_index.pxi"
+# Class ImageBuilder.
+include "versioned_map/image_builder.pxi"
+# Classes Layer and LayerBuilder.
+include "versioned_map/layer.pxi"
+# Class VersionedMap.
+include "versioned_map/overlay.pxi"
+# Class Merger: an image and its layers to a snapshot's records and to the next image.
+include "versioned_map/merger.pxi"
+# Class Transaction.
+include "versioned_map/transaction.pxi"
+# Class Scan: all records, or those of a prefix.
+include "versioned_map/scan.pxi"
+# Candidates from the indexes of the image and of the layers, in the order of their longs.
+include "versioned_map/timeout_walk.pxi"
+# What is expired: candidates that a lookup confirms, and the transaction's own updates.
+include "versioned_map/expired.pxi"

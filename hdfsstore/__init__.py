@@ -22,7 +22,7 @@ from hdfsstore.errors import (
 )
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.store_id import StateStoreId
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from hdfsstore import side_files
+from hdfsstore import checksum_files
 from hdfsstore.errors import StateStoreError
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.fs")
 
 Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
 
@@ -195,7 +195,7 @@ class Input:
                 return file
             return pa.BufferedInputStream(file, _REMOTE_READ_AHEAD)
 
-    def _new_checks(self) -> list[side_files.Check]:
+    def _new_checks(self) -> list[checksum_files.Check]:
         made = [make(self.path, side_path, content) for make, side_path, content in self._sides]
         return [check for check in made if check is not None]
 
@@ -205,14 +205,14 @@ class Input:
             check.finish()
 
 
-_Side: TypeAlias = tuple[Callable[[str, str, bytes], side_files.Check | None], str, bytes]
+_Side: TypeAlias = tuple[Callable[[str, str, bytes], checksum_files.Check | None], str, bytes]
 
 
 def _side_files(fs: FileSystem, path: str, siblings: Collection[str] | None) -> list[_Side]:
     folder, slash, name = path.rpartition("/")
     kinds = (
-        (side_files.hadoop_name(name), side_files.hadoop_check),
-        (side_files.spark_name(name), side_files.spark_check),
+        (checksum_files.hadoop_name(name), checksum_files.hadoop_check),
+        (checksum_files.spark_name(name), checksum_files.spark_check),
     )
     if siblings is None:
         with _typed_errors(path):

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType, FSSpecHandler, PyFileSystem, SubTreeFileSystem
 
+from hdfsstore.checksum_files import hadoop_name, spark_name
 from hdfsstore.durable import make_folder, sync_folder
 from hdfsstore.errors import StateStoreError
-from hdfsstore.side_files import hadoop_name, spark_name
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.publish")
 
 Content: TypeAlias = "Buffer | Iterable[Buffer]"
 

@@ -22,7 +22,7 @@ from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
 from hdfsstore.fs import Location, resolve
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3
 _OWN = "hdfsstore"

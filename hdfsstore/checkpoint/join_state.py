@@ -19,7 +19,7 @@ from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
 from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.state.hdfs.load import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import PartitionLoader
 
 SIDES = ("left", "right")
 

@@ -17,7 +17,7 @@ from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
-from hdfsstore.state.hdfs.load import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import PartitionLoader
 from hdfsstore.state.parallel import run_all, stream_all
 
 Convert = Callable[[Window], pa.RecordBatch]

@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint.conf import compression_codec, row_checksum
-from hdfsstore.checkpoint.irregular import kept_value_type
 from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.checkpoint.reading import (
@@ -20,11 +19,12 @@ from hdfsstore.checkpoint.reading import (
     read_changes,
     read_table,
 )
+from hdfsstore.checkpoint.spark_quirks import kept_value_type
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
-from hdfsstore.state.hdfs.load import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import PartitionLoader
 
 
 class StateReader:

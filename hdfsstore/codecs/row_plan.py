@@ -9,7 +9,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.errors import UnsupportedTypeError
 
-# How a type is kept in a slot: the letters are explained in cext/unsafe_layout.pxd; any other type is "s".
+# How a type is kept in a slot: the letters are explained in cext/common/unsafe_layout.pxd; any other type is "s".
 _KINDS: dict[type[t.DataType], str] = {
     t.NullType: "0",
     t.BooleanType: "?",

@@ -1,4 +1,4 @@
-"""Spark's UnsafeRows to Arrow and back, a column at a time; cext/unsafe_layout.pxd has the layout."""
+"""Spark's UnsafeRows to Arrow and back, a column at a time; cext/common/unsafe_layout.pxd has the layout."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 
-from hdfsstore.spark.groups import StatefulGroups
-from hdfsstore.spark.keys import key_columns
-from hdfsstore.spark.refusals import check_input
+from hdfsstore.spark.api.grouped_stream import StatefulGroups
+from hdfsstore.spark.api.keys import key_columns
+from hdfsstore.spark.driver.unsupported import check_input
 
 __all__ = ["groupBy"]
 

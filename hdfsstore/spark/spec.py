@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from hdfsstore.codecs import types as t
 from hdfsstore.spark.base_ids import BaseIds
-from hdfsstore.spark.shown import Shown
+from hdfsstore.spark.redaction import Shown
 from hdfsstore.state.conf import StateStoreConf
 
 TimeoutConf: TypeAlias = Literal["NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout"]

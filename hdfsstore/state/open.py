@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hdfsstore.codecs.types import StructType
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from hdfsstore.state.rocksdb.provider import RocksDbStateStoreProvider
 from hdfsstore.state.rows import Schema, struct_type
 from hdfsstore.state.store_id import StateStoreId

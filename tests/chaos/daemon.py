@@ -4,7 +4,7 @@ import importlib
 
 import pyspark.daemon
 
-for module in ("pandas", "pyarrow.compute", "pyarrow.dataset", "hdfsstore.spark.task", "tests.chaos.functions"):
+for module in ("pandas", "pyarrow.compute", "pyarrow.dataset", "hdfsstore.spark.worker.task", "tests.chaos.functions"):
     importlib.import_module(module)
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How drivers die: at a step of the protocol (hdfsstore/spark/driver_log.py), by an error or by SIGKILL."""
+"""How drivers die: at a step of the protocol (hdfsstore/spark/querylog/driver_log.py), by an error or by SIGKILL."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-import hdfsstore.spark.stream
-from hdfsstore.spark.driver_log import DriverLog
-from hdfsstore.spark.log_entries import Reported, Start
+import hdfsstore.spark.api.stateful_stream
+from hdfsstore.spark.querylog.driver_log import DriverLog
+from hdfsstore.spark.querylog.log_entries import Reported, Start
 
 STEPS = (
     "before our offsets",
@@ -86,4 +86,4 @@ class MortalLog(DriverLog):
 
 def install() -> None:
     """From here on the drivers of this process are mortal."""
-    hdfsstore.spark.stream.DriverLog = MortalLog  # type: ignore[misc]
+    hdfsstore.spark.api.stateful_stream.DriverLog = MortalLog  # type: ignore[misc]

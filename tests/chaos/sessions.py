@@ -40,7 +40,7 @@ def session(name: str, folder: Path) -> Iterator[SparkSession]:
     """A session of SESSIONS; its local files are in the folder."""
     master, of_session = SESSIONS[name]
     # Workers and executors import this package, and start from processes that have imported what tasks need.
-    paths = [str(ROOT), str(ROOT / "tests" / "spark"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
-
-from test_stateful_sinks import SINKS as SHAPES
+from tests.spark.test_stateful_sinks import SINKS as SHAPES
 
 __all__ = ["SHAPES"]

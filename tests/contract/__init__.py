@@ -1,1 +1,1 @@
-"""What every backend of the store promises, written against the protocols of hdfsstore.state.provider only."""
+"""What every backend of the store promises, written against the protocols of hdfsstore.state.protocols only."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.backends import VARIANTS, Variant
 from tests.contract.partition import Partition
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
+from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
 from tests.contract.backends import Backend
 
 State = dict[bytes, bytes]

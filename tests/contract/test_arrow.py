@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore import SchemaMismatchError, StateStoreError
-from hdfsstore.state.provider import StateStore, StateStoreProvider
+from hdfsstore.state.protocols import StateStore, StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, contents, read, ref, write
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
 

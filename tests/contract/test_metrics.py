@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, write, write_chain
 
 

@@ -10,10 +10,10 @@ from multiprocessing.connection import Connection
 import pytest
 
 from hdfsstore import StateStoreError
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.backends import WITH_IDS
 from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read, ref, state_after, write, write_chain
-from tests.threads import at_once
+from tests.support.threads import at_once
 
 
 @pytest.mark.parametrize("hosts", [("one", "one"), ("one", "two")], ids=["one host", "two hosts"])

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hdfsstore import StateStoreClosedError
-from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreProvider
+from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, Ref, ref
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
-from tests.threads import at_once
+from tests.support.threads import at_once
 
 Rows = dict[tuple[str, int], tuple[int, str]]
 WORDS = ("one", "two", "three")

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hdfsstore import StateStoreClosedError
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, contents, read, ref, write
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore import StateStoreClosedError, StateStoreError
-from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreProvider
+from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.partition import EMPTY, Partition, read, ref, state_after, write, write_chain
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
 

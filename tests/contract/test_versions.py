@@ -9,7 +9,7 @@ import pytest
 
 from hdfsstore import StateStoreError
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
-from hdfsstore.state.provider import StateStoreCheckpointInfo, StateStoreProvider
+from hdfsstore.state.protocols import StateStoreCheckpointInfo, StateStoreProvider
 from tests.contract.backends import EVERY_CODEC, WITH_IDS
 from tests.contract.partition import EMPTY, Partition, contents, read, ref, state_after, write, write_chain
 

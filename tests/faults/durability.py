@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
 from hdfsstore.publish import TEMPORARY_NAME
-from hdfsstore.spark.driver_log import DriverLog
-from hdfsstore.spark.log_entries import settings_of
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.spark.querylog.driver_log import DriverLog
+from hdfsstore.spark.querylog.log_entries import settings_of
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from tests.faults.server import Child
 
 PARTITIONS = 2

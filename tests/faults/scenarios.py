@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.faults.history import EMPTY, State, VersionId, updated
 from tests.faults.server import Child
 from tests.faults.shim import Action, Fault

@@ -9,7 +9,7 @@ from pathlib import Path
 from hdfsstore import StateStoreConf, StateStoreId
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.provider import StateStore, StateStoreProvider
+from hdfsstore.state.protocols import StateStore, StateStoreProvider
 from tests.faults.history import Done, Expected, Intent, Named, State, VersionId, digest, updated
 from tests.faults.server import Child
 

@@ -25,7 +25,7 @@ from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, read_windows
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
-from tests.unit.state.maps import image_of, with_right_checksums
+from tests.support.maps import image_of, with_right_checksums
 
 DATA = Path(__file__).parents[1] / "data"
 PATH = "the-damaged-file"

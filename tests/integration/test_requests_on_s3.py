@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import hdfsstore
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from tests.services.minio import Minio
 from tests.services.recording_proxy import RecordingProxy
 

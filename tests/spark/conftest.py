@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 OLDEST_JAVA = 17
 
 
@@ -63,7 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environ.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         environ.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         # Spark's workers import the modules that hold the tests' functions.
-        environ.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        environ.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("hdfsstore tests")

@@ -22,11 +22,11 @@ import hdfsstore
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
 from hdfsstore.fs import resolve
-from hdfsstore.state.provider import StateStoreCheckpointInfo
-from tests.continuing import OpenStores, stores_of
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from tests.data.generate import cases
 from tests.data.generate.case import CASES, Inputs, Query
-from tests.rows import counted
+from tests.support.continued_stores import OpenStores, stores_of
+from tests.support.rows import counted
 
 OURS = 2  # the batch that our store runs: Spark runs 0 and 1 before, 3 and the ones without data after
 

@@ -20,9 +20,9 @@ from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.fs import resolve
-from hdfsstore.state.provider import StateStore
-from tests.continuing import OpenStores, StoreName
+from hdfsstore.state.protocols import StateStore
 from tests.data.generate.case import FIRST_FILE_TIME
+from tests.support.continued_stores import OpenStores, StoreName
 
 OURS = 2
 STORE = StoreName(0, "default")

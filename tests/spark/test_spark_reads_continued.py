@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import hdfsstore
-from tests.continuing import OpenStores, StoreName, go_on, log_next_batch, read_state, stores_of
 from tests.data.generate.truth import by_place, in_months, to_arrow
-from tests.rows import counted
-from tests.truth import Case, cases, with_intervals
+from tests.support.continued_stores import OpenStores, StoreName, go_on, log_next_batch, read_state, stores_of
+from tests.support.rows import counted
+from tests.support.truth import Case, cases, with_intervals
 
-# Spark refuses the rows that it wrote itself: docs/formats/irregular.md.
+# Spark refuses the rows that it wrote itself: docs/formats/spark-quirks.md.
 REFUSED = "flat_map_groups_with_state_format1"
 CASES = [c for c in cases() if not c.rocksdb and c.facts["spark"] == "4.3.0" and c.folder.name != REFUSED]
 

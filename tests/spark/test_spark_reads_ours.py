@@ -28,10 +28,10 @@ from hdfsstore.publish import publish
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.store_id import StateStoreId
-from tests.continuing import FORMAT_VERSION
-from tests.rows import counted
-from tests.unit.codecs.row_strategies import plain_leaves, schemas, to_arrow
-from tests.unit.codecs.row_strategies import values as row_values
+from tests.support.continued_stores import FORMAT_VERSION
+from tests.support.row_strategies import plain_leaves, schemas, to_arrow
+from tests.support.row_strategies import values as row_values
+from tests.support.rows import counted
 
 KEY = StructType((StructField("id", LongType()),))
 NUMBER = StructType((StructField("n", LongType()),))

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from test_stateful_arrow import write_batches
 
 from hdfsstore.spark import groupBy
+from tests.spark.test_stateful_arrow import write_batches
 from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 OUTPUT = "user long, name string"

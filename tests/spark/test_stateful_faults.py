@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import use_java
 
 from tests.chaos.cases import RESULT, cases
 from tests.chaos.deaths import STEPS
 from tests.chaos.killed import killed_history
 from tests.chaos.query import Settings
 from tests.chaos.sessions import ROOT
+from tests.spark.conftest import use_java
 
 
 @cache

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
-from test_stateful_arrow import write_batches
 
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.codecs.types import LongType, StructField, StructType
 from hdfsstore.spark import groupBy
+from tests.spark.test_stateful_arrow import write_batches
 
 MiB = 1 << 20
 

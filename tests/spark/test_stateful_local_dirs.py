@@ -10,7 +10,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from hdfsstore.spark import groupBy
-from hdfsstore.spark.local_dirs import spark_dirs
+from hdfsstore.spark.worker.local_dirs import spark_dirs
 
 
 def run(spark: SparkSession, folder: Path, **options: str) -> None:

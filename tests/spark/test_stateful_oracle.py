@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import hdfsstore.spark
-from hdfsstore.spark import batch_shape
-from tests.spark import stateful_jobs as jobs
-from tests.spark.stateful_runs import Batch, Job, run
-from tests.spark.stateful_script import SCRIPT_STATE, play_arrow, play_rows
+from hdfsstore.spark.driver import batch_shape
+from tests.spark.support import jobs
+from tests.spark.support.runs import Batch, Job, run
+from tests.spark.support.scripted import SCRIPT_STATE, play_arrow, play_rows
 
 Truth = Callable[[Job], list[Batch]]
 ALL_NULL = (None,) * len(SCRIPT_STATE.split(","))

@@ -17,14 +17,15 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_stateful_writer import Events, finished, run_again, state_of, total, totals
 
 from hdfsstore import CorruptFileError, MissingFileError, StateStoreError
-from hdfsstore.spark import groupBy, output_folder, output_mark
-from hdfsstore.spark.checkpoint_location import CheckpointLocation
-from hdfsstore.spark.output_folder import OutputFolder
-from hdfsstore.spark.output_mark import MARK
-from hdfsstore.spark.parquet_sink import ParquetSink
+from hdfsstore.spark import groupBy
+from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation
+from hdfsstore.spark.sinks import output_folder, output_owner
+from hdfsstore.spark.sinks.output_folder import OutputFolder
+from hdfsstore.spark.sinks.output_owner import MARK
+from hdfsstore.spark.sinks.parquet import ParquetSink
+from tests.spark.test_stateful_writer import Events, finished, run_again, state_of, total, totals
 from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "user string, total long"
@@ -197,7 +198,7 @@ def test_a_kill_between_two_writes_of_a_start_leaves_what_the_next_start_takes(
 def test_the_checkpoint_that_has_written_unmarked_output_goes_on_and_others_are_refused(
     spark: SparkSession, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_mark, "_CLOCKS_MS", 0)
+    monkeypatch.setattr(output_owner, "_CLOCKS_MS", 0)
     out = tmp_path / "out"
     for i in range(2):
         events.add(("ann", 1, 0), (f"user {i}", 2, 0))
@@ -228,7 +229,7 @@ def test_the_checkpoint_that_has_written_unmarked_output_goes_on_and_others_are_
 def test_unmarked_output_is_still_the_querys_where_a_consumer_takes_batches(
     spark: SparkSession, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_mark, "_CLOCKS_MS", 0)
+    monkeypatch.setattr(output_owner, "_CLOCKS_MS", 0)
     out, checkpoint = tmp_path / "out", tmp_path / "cp"
 
     def check(batches: set[str]) -> None:

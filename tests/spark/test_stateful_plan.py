@@ -16,10 +16,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_stateful_arrow import count, write_batches
 
 from hdfsstore import Checkpoint
 from hdfsstore.spark import groupBy
+from tests.spark.test_stateful_arrow import count, write_batches
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 NO_LIMIT = str((1 << 31) - 1)

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import hdfsstore.spark
 from hdfsstore.cli.app import app
-from tests.rows import counted
-from tests.spark import stateful_jobs as jobs
-from tests.spark.stateful_runs import run
+from tests.spark.support import jobs
+from tests.spark.support.runs import run
+from tests.support.rows import counted
 
 
 def command(*arguments: object) -> list[Any]:

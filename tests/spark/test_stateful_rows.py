@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark import groupBy
-from hdfsstore.spark.stream import StatefulStream
+from hdfsstore.spark.api.stateful_stream import StatefulStream
 
 COLUMNS = """
     named_struct('city', 'Bern', 'at', timestamp'2024-02-29 01:02:03.000456', 'none', cast(null as string)) place,

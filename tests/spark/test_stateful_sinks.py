@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_stateful_arrow import count, write_batches
 
 from hdfsstore import Checkpoint
 from hdfsstore.spark import groupBy
+from tests.spark.test_stateful_arrow import count, write_batches
 
 Rows = list[tuple[int, int, int]]
 

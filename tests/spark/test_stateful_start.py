@@ -21,11 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from hdfsstore import Checkpoint, MissingFileError, SchemaMismatchError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
-from hdfsstore.spark import groupBy, release
-from hdfsstore.spark.active_run import only_start, stop_in_few_words
-from hdfsstore.spark.checkpoint_location import find_checkpoint
-from hdfsstore.spark.driver_log import DriverLog
-from hdfsstore.spark.output_mark import MARK
+from hdfsstore.spark import groupBy
+from hdfsstore.spark.driver.active_run import only_start, stop_in_few_words
+from hdfsstore.spark.querylog.checkpoint_location import find_checkpoint
+from hdfsstore.spark.querylog.driver_log import DriverLog
+from hdfsstore.spark.sinks.output_owner import MARK
+from hdfsstore.spark.worker import same_release
 from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
@@ -379,7 +380,7 @@ def test_a_query_that_is_stopped_in_a_batch_says_so(source: Input, tmp_path: Pat
 def test_another_release_on_the_executors_ends_the_query_with_both_named(
     source: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = release.RELEASE
-    monkeypatch.setattr(release, "RELEASE", "0.0.7")
+    mine = same_release.RELEASE
+    monkeypatch.setattr(same_release, "RELEASE", "0.0.7")
     with pytest.raises(StreamingQueryException, match=f"the driver has hdfsstore 0.0.7, and .* has {mine}"):
         collected(timed_stream(source.stream()), tmp_path / "checkpoint")

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hdfsstore import UnsupportedQueryError
-from hdfsstore.spark import upstream
-from hdfsstore.spark.upstream import check_upstream, stateful_operators
+from hdfsstore.spark.driver import upstream_operators
+from hdfsstore.spark.driver.upstream_operators import check_upstream, stateful_operators
 
 STATELESS: list[Callable[[DataFrame], DataFrame]] = [
     lambda df: df.where("n > 1").select("user", F.udf(lambda n: n)("n")).na.fill("x"),
@@ -81,8 +81,8 @@ def test_an_operator_by_a_name_that_is_not_known_is_refused(
 ) -> None:
     """As if another release of Spark had renamed it."""
     for names in ("_DEDUPLICATIONS", "_AGGREGATIONS", "_LIMITS", "_FUNCTIONS"):
-        monkeypatch.setattr(upstream, names, frozenset())
-    monkeypatch.setattr(upstream, "_JOIN", "")
+        monkeypatch.setattr(upstream_operators, names, frozenset())
+    monkeypatch.setattr(upstream_operators, "_JOIN", "")
     with pytest.raises(UnsupportedQueryError, match=f"an operator {name} .*not known"):
         stateful_operators(query(df))
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from test_stateful_arrow import write_batches
 
 from hdfsstore.spark import groupBy
-from tests.images import resident
+from tests.spark.test_stateful_arrow import write_batches
 from tests.spark.waiting import wait_until
+from tests.support.images import resident
 
 USERS = 40
 

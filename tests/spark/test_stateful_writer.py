@@ -19,9 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from hdfsstore import Checkpoint, SchemaMismatchError, UnsupportedQueryError
 from hdfsstore.spark import groupBy
-from hdfsstore.spark.keys import key_columns
-from hdfsstore.spark.query import StatefulQuery
-from hdfsstore.spark.refusals import check_input
+from hdfsstore.spark.api.keys import key_columns
+from hdfsstore.spark.driver.query import StatefulQuery
+from hdfsstore.spark.driver.unsupported import check_input
 from tests.spark.waiting import WAIT_SECONDS
 
 SCHEMA = "user string, n long, seconds long"

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import from_arrow_schema, to_arrow_schema
 from hdfsstore.codecs.unsafe_row import RowCodec
-from tests.unit.codecs.row_strategies import plain_leaves, tables
+from tests.support.row_strategies import plain_leaves, tables
 from tests.unit.codecs.test_unsafe_row_properties import same
 
 

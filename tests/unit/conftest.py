@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.truth import DATA
+from tests.support.truth import DATA
 
 _RELEASE = re.compile(r"\[.*?(spark-\d+\.\d+\.\d+)")
 _NEWEST = max((path.name for path in DATA.glob("spark-*")), key=lambda name: [int(n) for n in name[6:].split(".")])

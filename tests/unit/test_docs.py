@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
-from tests.truth import DATA
+from tests.support.truth import DATA
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,7 +91,8 @@ def loggers() -> set[str]:
             [target], [name] = node.targets, node.value.args
             uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)]
             assert uses, f"{module} makes a logger and does not use it"
-            found.add(module if isinstance(name, ast.Name) else name.value)
+            assert isinstance(name, ast.Constant), f"{module} gives its logger no fixed name"
+            found.add(name.value)
     return found
 
 

@@ -13,15 +13,15 @@ import time
 from hdfsstore._cext.versioned_map import Image, Layer, Merger
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.digest import FileDigest
-from hdfsstore.state.files import VersionId
-from hdfsstore.state.hdfs.growth import OVERDUE, has_outgrown
-from hdfsstore.state.hdfs.held_images import HeldImages
-from hdfsstore.state.hdfs.versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
+from hdfsstore.state.hdfs.version_images import HeldImages
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.state.hdfs.commit_images")
 
 
 class CommitImages:

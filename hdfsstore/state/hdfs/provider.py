@@ -15,27 +15,27 @@ from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.codecs.types import StructType
 from hdfsstore.fs import read_file, resolve
-from hdfsstore.state.base_provider import BaseProvider
+from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.commit import HdfsCommitter
+from hdfsstore.state.hdfs.cached_versions import HeldVersion, Versions
 from hdfsstore.state.hdfs.commit_images import CommitImages
-from hdfsstore.state.hdfs.held_images import HeldImages
-from hdfsstore.state.hdfs.loading import VersionLoader
-from hdfsstore.state.hdfs.reading import StoreReader
+from hdfsstore.state.hdfs.committer import HdfsCommitter
+from hdfsstore.state.hdfs.layer_reader import StoreReader
+from hdfsstore.state.hdfs.loader import VersionLoader
 from hdfsstore.state.hdfs.snapshots import Snapshots
 from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
-from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.version_images import HeldImages
 from hdfsstore.state.indexes import indexes_of
-from hdfsstore.state.local_images import ImageCache
-from hdfsstore.state.retention import Retention
+from hdfsstore.state.local.image_cache import ImageCache
+from hdfsstore.state.maintenance.provider_run import Upkeep
+from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.store_id import StateStoreId
-from hdfsstore.state.upkeep import Upkeep
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.state.hdfs.provider")
 
 
 class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore, HdfsStateStore]):
-    """hdfsstore.state.provider.StateStoreProvider on deltas and snapshots.
+    """hdfsstore.state.protocols.StateStoreProvider on deltas and snapshots.
 
     Args:
         takes_turns: whether other processes of the host are given the store next: a load from the checkpoint keeps the

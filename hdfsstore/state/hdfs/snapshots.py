@@ -1,7 +1,7 @@
 """Makes snapshots and images of versions behind the back of the commits.
 
-A snapshot `<v>[_<id>].snapshot` is an image's records, compressed; schedule.py says when one is due. What is merged is
-immutable, so nothing here takes a lock that a commit needs.
+A snapshot `<v>[_<id>].snapshot` is an image's records, compressed; maintenance/snapshot_schedule.py says when one is
+due. What is merged is immutable, so nothing here takes a lock that a commit needs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.files import StateFiles, VersionId
-from hdfsstore.state.freed_memory import give_back
-from hdfsstore.state.hdfs.growth import OVERDUE, has_outgrown
-from hdfsstore.state.hdfs.held_images import HeldImages
-from hdfsstore.state.hdfs.versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.cached_versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
+from hdfsstore.state.hdfs.version_images import HeldImages
 from hdfsstore.state.indexes import Indexes
-from hdfsstore.state.lineages import EMPTY, MAX_ATTEMPTS
+from hdfsstore.state.maintenance.snapshot_schedule import Schedule
+from hdfsstore.state.maintenance.throttle import Step, no_step
+from hdfsstore.state.maintenance.uploads import Uploads
 from hdfsstore.state.metrics import MaintenanceMetrics
-from hdfsstore.state.pace import Step, no_step
 from hdfsstore.state.parallel import stream_all
-from hdfsstore.state.reader import VersionReader
-from hdfsstore.state.schedule import Schedule
-from hdfsstore.state.uploads import Uploads
+from hdfsstore.state.trim_memory import give_back
+from hdfsstore.state.versions.files import StateFiles, VersionId
+from hdfsstore.state.versions.lineages import EMPTY, MAX_ATTEMPTS
+from hdfsstore.state.versions.reader import VersionReader
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.state.hdfs.snapshots")
 
 # Once so many times more deltas follow a snapshot than one is due after, a batch makes it before it begins: the
 # background's processes were ended, or all cores are busy.

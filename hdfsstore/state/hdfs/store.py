@@ -12,14 +12,14 @@ from typing import Protocol, TypeVar, cast
 
 from hdfsstore._cext.versioned_map import Layer, LayerBuilder, Transaction
 from hdfsstore.errors import ImageDamagedError
-from hdfsstore.state import store
-from hdfsstore.state.hdfs.versions import HeldVersion
-from hdfsstore.state.pace import foreground
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.base import store
+from hdfsstore.state.base.store import BaseReadStore, BaseStore
+from hdfsstore.state.hdfs.cached_versions import HeldVersion
+from hdfsstore.state.maintenance.throttle import foreground
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.rows import BinaryRows
-from hdfsstore.state.store import BaseReadStore, BaseStore
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.state.hdfs.store")
 T = TypeVar("T")
 
 
@@ -36,7 +36,7 @@ class Owner(store.Owner, Protocol):
 
 
 class HdfsReadStateStore(BaseReadStore[Owner, Transaction]):
-    """A version that is read; hdfsstore.state.provider.ReadStateStore has its methods."""
+    """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
 
     def __init__(self, owner: Owner, base: HeldVersion) -> None:
         super().__init__(owner, base.id, base.tree.map.transaction(base.layer))
@@ -106,7 +106,7 @@ class HdfsReadStateStore(BaseReadStore[Owner, Transaction]):
 
 
 class HdfsStateStore(HdfsReadStateStore, BaseStore[Owner, Transaction]):
-    """A version and updates on top of it; hdfsstore.state.provider.StateStore has its methods."""
+    """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self._owner.limit.check(key, value)

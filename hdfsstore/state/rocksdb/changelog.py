@@ -15,9 +15,9 @@ from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.records import Window
 from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs import Input
-from hdfsstore.state.files import VersionId
-from hdfsstore.state.reader import VersionReader
-from hdfsstore.state.version_files import VersionFiles
+from hdfsstore.state.versions.chain import VersionFiles
+from hdfsstore.state.versions.files import VersionId
+from hdfsstore.state.versions.reader import VersionReader
 
 _WITH_FAMILIES = (b"\0\2v2", b"\0\2v4")
 _SIZE = 4

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.rocksdb.archive import Sst
-from hdfsstore.state.rocksdb.work_folder import WorkFolder
+from hdfsstore.state.rocksdb.instance_dir import WorkFolder
+from hdfsstore.state.versions.files import VersionId
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("hdfsstore.state.rocksdb.instance")
 
 # What every RocksDB that a Spark 3.2 or newer brings can read.
 _TABLE_FORMAT = 5

@@ -9,23 +9,23 @@ from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs import resolve
-from hdfsstore.state.base_provider import BaseProvider
+from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.reader import VersionReader
+from hdfsstore.state.maintenance.provider_run import Upkeep
 from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
-from hdfsstore.state.rocksdb.commit import RocksDbCommitter
+from hdfsstore.state.rocksdb.archive_upload import Zips
+from hdfsstore.state.rocksdb.cached_versions import Versions
+from hdfsstore.state.rocksdb.committer import RocksDbCommitter
 from hdfsstore.state.rocksdb.encoding import RowEncoding
 from hdfsstore.state.rocksdb.instance import rocksdict
-from hdfsstore.state.rocksdb.loading import VersionLoader
-from hdfsstore.state.rocksdb.retention import SstRetention
+from hdfsstore.state.rocksdb.instance_dir import WorkFolders
+from hdfsstore.state.rocksdb.loader import VersionLoader
 from hdfsstore.state.rocksdb.snapshots import Snapshots
+from hdfsstore.state.rocksdb.sst_retention import SstRetention
 from hdfsstore.state.rocksdb.store import RocksDbReadStateStore, RocksDbStateStore
 from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
-from hdfsstore.state.rocksdb.versions import Versions
-from hdfsstore.state.rocksdb.work_folder import WorkFolders
-from hdfsstore.state.rocksdb.zips import Zips
 from hdfsstore.state.store_id import StateStoreId
-from hdfsstore.state.upkeep import Upkeep
+from hdfsstore.state.versions.reader import VersionReader
 
 # What an encoding adds to the size that a record declares: its versions, and for a prefix a length, a row's head more
 # and what its rows are padded with.
@@ -35,7 +35,7 @@ _ENCODED_BYTES = 64
 class RocksDbStateStoreProvider(
     BaseProvider[HeldVersion, RocksDbTransaction, RocksDbReadStateStore, RocksDbStateStore]
 ):
-    """hdfsstore.state.provider.StateStoreProvider on RocksDB.
+    """hdfsstore.state.protocols.StateStoreProvider on RocksDB.
 
     Attributes:
         versions: what is at hand.

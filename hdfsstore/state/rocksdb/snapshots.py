@@ -1,4 +1,4 @@
-"""Makes zips of versions behind the back of the commits; hdfsstore/state/schedule.py says when one is due.
+"""Makes zips of versions behind the back of the commits; state/maintenance/snapshot_schedule.py says when one is due.
 
 A commit waits only while RocksDB links the files of a checkpoint and writes what came in since the flush before it.
 """
@@ -9,13 +9,13 @@ from contextlib import ExitStack
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.files import VersionId
+from hdfsstore.state.maintenance.snapshot_schedule import Schedule
+from hdfsstore.state.maintenance.uploads import Uploads
 from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.rocksdb.archive_upload import Step, Zips
+from hdfsstore.state.rocksdb.cached_versions import Versions
 from hdfsstore.state.rocksdb.transaction import HeldVersion
-from hdfsstore.state.rocksdb.versions import Versions
-from hdfsstore.state.rocksdb.zips import Step, Zips
-from hdfsstore.state.schedule import Schedule
-from hdfsstore.state.uploads import Uploads
+from hdfsstore.state.versions.files import VersionId
 
 
 class Snapshots:

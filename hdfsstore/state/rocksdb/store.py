@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hdfsstore.state import store
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.base import store
+from hdfsstore.state.base.store import BaseReadStore, BaseStore
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.rocksdb.encoding import RowEncoding
 from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
-from hdfsstore.state.store import BaseReadStore, BaseStore
 
 
 class Owner(store.Owner, Protocol):
@@ -21,7 +21,7 @@ class Owner(store.Owner, Protocol):
 
 
 class RocksDbReadStateStore(BaseReadStore[Owner, RocksDbTransaction]):
-    """A version that is read; hdfsstore.state.provider.ReadStateStore has its methods."""
+    """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
 
     def __init__(self, owner: Owner, base: HeldVersion) -> None:
         super().__init__(owner, base.id, RocksDbTransaction(base, owner.encoding))
@@ -32,7 +32,7 @@ class RocksDbReadStateStore(BaseReadStore[Owner, RocksDbTransaction]):
 
 
 class RocksDbStateStore(RocksDbReadStateStore, BaseStore[Owner, RocksDbTransaction]):
-    """A version and updates on top of it; hdfsstore.state.provider.StateStore has its methods."""
+    """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
 
     def _write(self) -> StateStoreCheckpointInfo:
         return self._owner.write(self._transaction.base, self._transaction)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.state.digest import FileDigest
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.rocksdb.encoding import RowEncoding, binary_array, row_of, stored, value
 from hdfsstore.state.rocksdb.instance import Instance, Snapshot
 from hdfsstore.state.rows import BinaryRows
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
 
 # Rows of a scan that are handed on at once.
 _ROWS = 4096
@@ -25,7 +25,7 @@ class HeldVersion:
         instance: the RocksDB, which may hold a newer version by now.
         snapshot: this version in it.
         num_keys: that it has.
-        lineage: as hdfsstore.state.lineages.Version has it.
+        lineage: as hdfsstore.state.versions.lineages.Version has it.
         digest: of its file; None where the unique id tells enough, and for version 0.
         committed: whether this provider wrote it.
     """
@@ -41,7 +41,7 @@ class HeldVersion:
 
 
 class RocksDbTransaction:
-    """Reads a version and its own updates; hdfsstore.state.store.Updates says what the methods do. For one thread.
+    """Reads a version and its own updates; hdfsstore.state.base.store.Updates says what the methods do. For one thread.
 
     Attributes:
         base: the version.

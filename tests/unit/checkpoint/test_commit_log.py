@@ -18,7 +18,7 @@ from hdfsstore import (
 )
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
-from hdfsstore.state.provider import StateStoreCheckpointInfo
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.store_id import StateStoreId
 from tests.unit.checkpoint.build import offsets, put
 

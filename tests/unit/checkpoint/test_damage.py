@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hdfsstore
-from tests.truth import DATA
+from tests.support.truth import DATA
 
 pytestmark = pytest.mark.thorough
 

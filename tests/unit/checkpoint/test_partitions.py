@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore import Checkpoint, CheckpointNotFoundError, CorruptFileError
-from tests.rows import counted
-from tests.truth import DATA, Case
+from tests.support.rows import counted
+from tests.support.truth import DATA, Case
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Of Sparks that write no operator metadata; 2.1 has no conf in its offset log either.

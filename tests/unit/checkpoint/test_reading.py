@@ -21,8 +21,8 @@ from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, read_windows
 from hdfsstore.fs import open_input
-from tests.rows import counted
-from tests.truth import DATA, Case, cases
+from tests.support.rows import counted
+from tests.support.truth import DATA, Case, cases
 
 SPARK = DATA / "spark-4.3.0"
 READABLE = [case for case in cases() if not case.rocksdb]

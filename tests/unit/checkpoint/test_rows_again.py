@@ -13,8 +13,8 @@ import pytest
 
 from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.conf import HDFS_PROVIDER, PROVIDER, compression_codec, row_checksum
-from hdfsstore.checkpoint.irregular import kept_value_type
 from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.spark_quirks import kept_value_type
 from hdfsstore.codecs.records import RecordFormat, Window, read_windows
 from hdfsstore.codecs.types import CalendarIntervalType, StringType, StructType, parse_type
 from hdfsstore.codecs.unsafe_row import RowCodec

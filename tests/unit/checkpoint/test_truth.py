@@ -10,8 +10,8 @@ import hdfsstore
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.murmur3 import hash_rows
 from hdfsstore.codecs.types import StructType, parse_type
-from tests.rows import counted
-from tests.truth import DATA, Read, reads
+from tests.support.rows import counted
+from tests.support.truth import DATA, Read, reads
 
 
 def ours(read: Read) -> pa.Table:
@@ -60,7 +60,7 @@ def test_a_timeout_declared_an_int_is_the_long_that_is_kept() -> None:
 
 
 def with_int_timeout(table: pa.Table) -> pa.Table:
-    """State format 1 keeps a long where an int is declared; Spark shows its low 32 bits (see irregular.py)."""
+    """State format 1 keeps a long where an int is declared; Spark shows its low 32 bits (see spark_quirks.py)."""
     at = table.column_names.index("value")
     value = table.column(at).combine_chunks()
     *fields, timeout = value.flatten()

@@ -14,9 +14,9 @@ import pytest
 import hdfsstore
 from hdfsstore.codecs.compression import compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
-from hdfsstore.state.files import parse_name
-from tests.rows import counted
-from tests.truth import DATA
+from hdfsstore.state.versions.files import parse_name
+from tests.support.rows import counted
+from tests.support.truth import DATA
 
 SPARK = DATA / "spark-4.3.0"
 Ids = dict[tuple[str, int], str]

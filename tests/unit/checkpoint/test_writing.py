@@ -21,7 +21,7 @@ from hdfsstore.checkpoint.query_metadata import encode_query_metadata, read_quer
 from hdfsstore.checkpoint.state_schema import ColumnFamily, encode_state_schema, parse_state_schema
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.codecs.types import LongType, StringType, StructField, StructType
-from tests.truth import cases
+from tests.support.truth import cases
 from tests.unit.checkpoint.build import put
 
 LOCAL = LocalFileSystem()

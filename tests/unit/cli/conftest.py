@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hdfsstore.cli.app import app
-from tests.truth import DATA
+from tests.support.truth import DATA
 
 Run = Callable[..., "Ran"]
 

@@ -9,7 +9,7 @@ from hdfsstore.cli.history import partitions_of
 from hdfsstore.cli.keys import parse_key
 from hdfsstore.cli.names import unique_names, with_names
 from hdfsstore.cli.values import json_texts
-from tests.truth import Read, reads
+from tests.support.truth import Read, reads
 from tests.unit.cli.conftest import Run, checkpoint
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hdfsstore import Checkpoint
 from hdfsstore.cli.overview import size
-from tests.truth import Case, cases
+from tests.support.truth import Case, cases
 from tests.unit.cli.conftest import Run, checkpoint
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"

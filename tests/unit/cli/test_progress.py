@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.truth import DATA
+from tests.support.truth import DATA
 
 CHECKPOINT = DATA / "spark-4.3.0/snapshots/checkpoint"
 

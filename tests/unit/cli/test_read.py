@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdfsstore.cli.names import unique_names
-from tests.rows import counted
-from tests.truth import Read, reads
+from tests.support.rows import counted
+from tests.support.truth import Read, reads
 from tests.unit.cli.conftest import Run, checkpoint
 
 NEWEST = [read for read in reads() if read.case.folder.parent.name == "spark-4.3.0" and not read.facts["change_feed"]]

@@ -18,8 +18,8 @@ from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, SizeLimitError
+from tests.support.maps import binary, large_key, zeros
 from tests.unit.codecs.test_unsafe_row import schema, spans_of
-from tests.unit.state.maps import binary, large_key, zeros
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="address space without memory can be had on Linux")
 

@@ -13,8 +13,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import from_arrow_schema, to_arrow_schema, to_arrow_type
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
-
-from .row_strategies import all_leaves, schemas
+from tests.support.row_strategies import all_leaves, schemas
 
 
 def field(name: str, type_: object, metadata: dict[str, object] | None = None) -> dict[str, object]:

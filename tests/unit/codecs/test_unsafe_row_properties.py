@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import StateStoreError
-
-from .row_strategies import tables
+from tests.support.row_strategies import tables
 
 
 def spread(encoded: pa.BinaryArray) -> tuple[bytes, pa.Buffer]:

@@ -9,11 +9,11 @@ from typing import Any
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.files import VersionId, file_name
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.provider import ReadStateStore, StateStoreCheckpointInfo
+from hdfsstore.state.protocols import ReadStateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import Schema, struct_type
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.versions.files import VersionId, file_name
 
 State = dict[bytes, bytes]
 EMPTY: VersionId = (0, None)

@@ -27,10 +27,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from hdfsstore import StateStoreConf, StateStoreError
-from hdfsstore.state.provider import ReadStateStore, StateStore, StateStoreProvider
+from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.backends import HDFS
 from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read
-from tests.unit.state.maps import as_dict, indexed_long
+from tests.support.maps import as_dict, indexed_long
 
 Steps = Sequence[tuple[bytes, bytes | None]]  # puts, and removes where the value is None
 INDEXED_OFFSET = 16

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
+from hdfsstore.state.versions.files import VersionId
 from tests.unit.state.hdfs.executors import EMPTY, Executors, State, commit, read
 
 KEYS = [b"key %d" % i for i in range(500)]

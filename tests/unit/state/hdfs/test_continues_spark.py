@@ -10,9 +10,17 @@ import pyarrow.compute as pc
 import pytest
 
 import hdfsstore
-from tests.continuing import OpenStores, StoreName, go_on, log_next_batch, read_state, sparks_rows, stores_of
-from tests.rows import counted
-from tests.truth import Case, cases
+from tests.support.continued_stores import (
+    OpenStores,
+    StoreName,
+    go_on,
+    log_next_batch,
+    read_state,
+    sparks_rows,
+    stores_of,
+)
+from tests.support.rows import counted
+from tests.support.truth import Case, cases
 
 STORES = [(case, store) for case in cases() if not case.rocksdb for store in stores_of(case.checkpoint)]
 

@@ -19,9 +19,9 @@ from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.codecs.compression import decompress
 from tests.contract.backends import HDFS
 from tests.contract.partition import Partition, State, read, state_after, update, write_chain
+from tests.support.maps import decoded
 from tests.unit.state.hdfs.conftest import MakePartition
 from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PROFILE, STEPS, Steps
-from tests.unit.state.maps import decoded
 
 
 def replayed(partition: Partition, version: int) -> State | None:

@@ -22,7 +22,7 @@ from hdfsstore.errors import (
     StateStoreError,
 )
 from hdfsstore.publish import publish
-from hdfsstore.state.files import VersionId
+from hdfsstore.state.versions.files import VersionId
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
 
@@ -227,7 +227,7 @@ def test_nor_is_one_that_was_on_its_way(
         second()
         publish(*args, **options)
 
-    module = {"snapshots": "uploads", "commit": "commit"}[first]
+    module = {"snapshots": "maintenance.uploads", "commit": "base.committer"}[first]
     monkeypatch.setattr(f"hdfsstore.state.{module}.publish", publish_second_before)
     write[first]()
     assert executors_v1.names("*.snapshot") == []

@@ -13,16 +13,16 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from hdfsstore.codecs.lineage import LineageItem, fits
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.files import VersionId
-from hdfsstore.state.hdfs.commit import HdfsCommitter
-from hdfsstore.state.hdfs.held_images import HeldImages
-from hdfsstore.state.hdfs.loading import VersionLoader
-from hdfsstore.state.hdfs.reading import StoreReader
-from hdfsstore.state.hdfs.versions import Versions
+from hdfsstore.state.hdfs.cached_versions import Versions
+from hdfsstore.state.hdfs.committer import HdfsCommitter
+from hdfsstore.state.hdfs.layer_reader import StoreReader
+from hdfsstore.state.hdfs.loader import VersionLoader
+from hdfsstore.state.hdfs.version_images import HeldImages
 from hdfsstore.state.indexes import no_indexes
-from hdfsstore.state.local_images import ImageCache
+from hdfsstore.state.local.image_cache import ImageCache
 from hdfsstore.state.store_id import StateStoreId
-from tests.unit.state.chains import write
+from hdfsstore.state.versions.files import VersionId
+from tests.support.chains import write
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, id_of, read, rows_at
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.hdfs.store import HdfsStateStore
-from tests.images import needs_smaps, resident
+from hdfsstore.state.versions.files import VersionId
+from tests.support.images import needs_smaps, resident
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.maintenance import maintenance
+from hdfsstore.state.maintenance.scheduler import maintenance
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
 
 

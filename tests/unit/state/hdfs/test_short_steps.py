@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore._cext.versioned_map import VersionedMap
-from hdfsstore.state import local_image_file
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.local_folder import write_all
-from hdfsstore.state.local_images import ImageCache, StoreImages
-from hdfsstore.state.pace import Stopped
-from tests import images as by_hand
-from tests.images import GIB, ID, STORE, image_of, rows_of
+from hdfsstore.state.local import image_file
+from hdfsstore.state.local.folder import write_all
+from hdfsstore.state.local.image_cache import ImageCache, StoreImages
+from hdfsstore.state.maintenance.throttle import Stopped
+from hdfsstore.state.versions.files import VersionId
+from tests.support import images as by_hand
+from tests.support.images import GIB, ID, STORE, image_of, rows_of
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
 
 MIB = 1 << 20
@@ -145,7 +145,7 @@ def test_close_ends_the_writing_of_an_image_after_one_step(
         if len(written) == 3:
             provider.close()
 
-    monkeypatch.setattr(local_image_file, "write_all", write)
+    monkeypatch.setattr(image_file, "write_all", write)
     provider.do_maintenance()
     assert len(written) == 3
     assert max(written) <= MIB

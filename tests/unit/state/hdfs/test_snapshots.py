@@ -17,11 +17,11 @@ import pytest
 
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.lineage import LineageItem
-from hdfsstore.state.files import VersionId
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.pace import Stopped
+from hdfsstore.state.maintenance.throttle import Stopped
+from hdfsstore.state.versions.files import VersionId
+from tests.support.maps import decoded
 from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
-from tests.unit.state.maps import decoded
 
 LONG = 60.0
 

@@ -15,7 +15,7 @@ import pytest
 from hdfsstore import StateStoreConf, StateStoreError, StateStoreId, UnsupportedProviderError, open_provider
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
-from hdfsstore.state.provider import StateStoreProvider
+from hdfsstore.state.protocols import StateStoreProvider
 from hdfsstore.state.rocksdb.archive import decode
 
 Ref = tuple[int, str | None]

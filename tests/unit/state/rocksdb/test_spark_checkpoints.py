@@ -16,9 +16,9 @@ from hdfsstore import StateStoreConf, StateStoreId, UnsupportedProviderError, op
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.fs import resolve
-from hdfsstore.state.provider import StateStoreProvider
-from tests.rows import counted
-from tests.truth import Case, Read, cases
+from hdfsstore.state.protocols import StateStoreProvider
+from tests.support.rows import counted
+from tests.support.truth import Case, Read, cases
 
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
 WITH_FAMILIES = {"rocksdb_join_format3", "rocksdb_join_format4", "transform_with_state"}

@@ -1,0 +1,61 @@
+"""Stores whose schema file does not say what Spark really wrote into them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.types import IntegerType, LongType, NullType, StructField, StructType
+from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.errors import SchemaMismatchError
+
+log = logging.getLogger("hdfsstore.checkpoint.spark_quirks")
+
+GROUP_STATE_FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
+# None: nothing tells, before Spark 4.0.
+GROUP_STATE_OPERATORS = (None, "flatMapGroupsWithState", "applyInPandasWithState")
+DEDUPLICATE_OPERATORS = (None, "dedupe")
+SINGLE_NULL_ROW = bytes([1]) + bytes(15)
+SINGLE_NULL_TYPE = StructType((StructField("__dummy__", NullType()),))
+
+
+def kept_value_type(
+    operator: Operator, store: Store, declared: StructType, conf: Mapping[str, str], first: Callable[[], Window | None]
+) -> StructType:
+    """The type of the values that a store really keeps.
+
+    - (flat)MapGroupsWithState, state format 1: `timeoutTimestamp` is declared an int; a long is kept
+      (FlatMapGroupsWithStateExecHelper.scala). Spark's own source refuses the rows or cuts the number off.
+    - dropDuplicates of Spark 3.2.0, 3.2.1 and 3.3.0: the input row is declared; a single null is kept, which later
+      releases declare. The schema file stays when a later Spark goes on, and Spark 4 refuses to read the rows.
+
+    Args:
+        first: gives some records of the store.
+    """
+    last = declared.fields[-1] if declared.fields else None
+    if (
+        operator.name in GROUP_STATE_OPERATORS
+        and conf.get(GROUP_STATE_FORMAT, "1") == "1"
+        and last is not None
+        and (last.name, last.type) == ("timeoutTimestamp", IntegerType())
+    ):
+        return StructType((*declared.fields[:-1], StructField(last.name, LongType(), last.nullable, last.metadata)))
+    if operator.name in DEDUPLICATE_OPERATORS and _keeps_single_null(declared, first()):
+        log.info("%s declares an input row where a single null is kept; it is read as such", store.schema_path)
+        return SINGLE_NULL_TYPE
+    return declared
+
+
+def _keeps_single_null(declared: StructType, window: Window | None) -> bool:
+    if window is None:
+        return False
+    offset, size = memoryview(window.values).cast("i")[:2]
+    if window.data[offset : offset + size] != SINGLE_NULL_ROW:
+        return False
+    try:
+        RowCodec(declared).decode(window.data, window.values.slice(0, 8))
+    except SchemaMismatchError:
+        return True
+    return False

@@ -1,0 +1,327 @@
+"""writeStream of a stateful stream: PySpark's DataStreamWriter as far as stateful functions go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from hdfsstore.errors import UnsupportedQueryError
+from hdfsstore.spark.driver.active_run import find_active_run, only_start
+from hdfsstore.spark.driver.conf import QueryConf
+from hdfsstore.spark.driver.query import StatefulQuery
+from hdfsstore.spark.driver.unsupported import check_output_mode, refuse_trigger
+from hdfsstore.spark.driver.upstream_operators import check_upstream
+from hdfsstore.spark.metrics import ProgressLog
+from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation, find_checkpoint
+from hdfsstore.spark.sinks.formats import Sink, make_sink
+from hdfsstore.spark.sinks.parquet import ParquetSink
+from hdfsstore.spark.sinks.table import TableSink
+from hdfsstore.spark.worker.shipped_engine import ShippedEngine
+
+log = logging.getLogger("hdfsstore.spark")
+
+_ASYNC = "asyncprogresstrackingenabled"
+# Options that are not the sink's, in lower case.
+_OF_QUERY = ("checkpointlocation", "queryname")
+# The name of the sink in Spark's log, where sinks have names.
+_SINK_NAME = "hdfsstore"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One start of a query, as its writer has been told.
+
+    Attributes:
+        trigger: the arguments of trigger(); empty where it was not called.
+        sink: where the output goes.
+        progress: is told of each batch that is committed.
+    """
+
+    conf: QueryConf
+    checkpoint: CheckpointLocation
+    trigger: dict[str, Any]
+    sink: Sink
+    progress: ProgressLog
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that Spark's writer can start.
+
+    Attributes:
+        rows: what it reads.
+        function: of foreachBatch.
+    """
+
+    rows: DataFrame
+    function: Callable[[DataFrame, int], None]
+
+
+class Stream(Protocol):
+    """A stream that has been given a stateful function: hdfsstore.spark.api.grouped_stream.StatefulStream."""
+
+    @property
+    def method(self) -> str:
+        """That made it, such as applyInPandasWithState."""
+
+    @property
+    def rows(self) -> DataFrame:
+        """What goes in."""
+
+    @property
+    def schema(self) -> StructType:
+        """Of what the function gives."""
+
+    @property
+    def output_mode(self) -> str:
+        """append or update."""
+
+    @property
+    def timeout_conf(self) -> str:
+        """PySpark's."""
+
+    def check(self, run: Run) -> None:
+        """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
+
+    def ship(self) -> ShippedEngine:
+        """Pickles the function. Whoever calls it sees to it that it is freed."""
+
+    def prepare(self, run: Run, engine: ShippedEngine) -> Prepared:
+        """Settles what the query keeps, and puts together what Spark's writer is to run."""
+
+
+class StatefulStreamWriter:
+    """Starts a query. Methods, arguments and errors are those of PySpark's DataStreamWriter; what that has and this has
+    not (partitionBy, clusterBy, foreach) does not go with stateful functions here.
+
+    Args:
+        stream: what is written.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._spark = stream.rows.sparkSession
+        self._checked = stream.rows.writeStream  # takes each setting first, and refuses it as PySpark does
+        self._output_mode = stream.output_mode
+        self._trigger: dict[str, Any] = {}
+        self._options: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._query_name: str | None = None
+        self._source: str | None = None
+        self._function: Sink | None = None
+
+    def outputMode(self, outputMode: str) -> StatefulStreamWriter:
+        """'append' or 'update': that of the function, which holds where this is not called."""
+        check_output_mode(outputMode)
+        if outputMode.lower() != self._stream.output_mode:
+            raise ValueError(
+                f"outputMode({outputMode!r}) is not that of the function, which is {self._stream.output_mode!r}: "
+                f"give {self._stream.method} and outputMode the same"
+            )
+        return self
+
+    def format(self, source: str) -> StatefulStreamWriter:
+        """'noop', 'console' or 'parquet'; else use foreachBatch."""
+        if not isinstance(source, str):
+            raise TypeError(f"format takes a name, not {type(source).__name__}")
+        self._source, self._function = source, None
+        return self
+
+    def option(self, key: str, value: bool | float | str | None) -> StatefulStreamWriter:
+        """`checkpointLocation`, `hdfsstore.*` (docs/stateful.md), or one of the sink's. None changes nothing."""
+        if value is not None:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            self._options[key.lower()] = text
+            self._names[key.lower()] = key
+        return self
+
+    def options(self, **options: bool | float | str | None) -> StatefulStreamWriter:
+        """Several at once; names with a dot: options(**{"hdfsstore.numPartitions": 8})."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def queryName(self, queryName: str) -> StatefulStreamWriter:
+        """A name that no other running query of the session has."""
+        self._checked.queryName(queryName)
+        self._query_name = queryName
+        return self
+
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        availableNow: bool | None = None,
+        realTime: str | None = None,
+    ) -> StatefulStreamWriter:
+        """When batches run: processingTime, availableNow or once. Without a call: one after the other."""
+        if continuous is not None:
+            refuse_trigger("continuous")
+        if realTime is not None:
+            refuse_trigger("realTime")
+        trigger = {"processingTime": processingTime, "once": once, "availableNow": availableNow}
+        given: dict[str, Any] = {name: value for name, value in trigger.items() if value is not None}
+        self._checked.trigger(**given)
+        self._trigger = given
+        return self
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> StatefulStreamWriter:
+        """func(output, batch id) for each batch. It may be called again for a batch: docs/stateful-sinks.md."""
+        if not callable(func):
+            raise TypeError(f"foreachBatch takes a function of a DataFrame and a batch id, not {type(func).__name__}")
+        self._function, self._source = func, None
+        return self
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        outputMode: str | None = None,
+        *,
+        queryName: str | None = None,
+        **options: bool | float | str | None,
+    ) -> StatefulQuery:
+        """Starts the query in the background.
+
+        Args:
+            path: of a sink that writes files.
+            format, outputMode, queryName, options: as the methods.
+
+        Raises:
+            UnsupportedQueryError: the query cannot run as it is.
+            ValueError: a setting makes no sense, or there is no checkpoint location.
+            StateStoreError: the checkpoint does not go with the query.
+        """
+        self._set(format, outputMode, queryName, options)
+        conf, checkpoint = self._conf(), self._checkpoint()
+        sink = self._function
+        if sink is None:
+            where = path or self._options.get("path")
+            of_sink = self._sink_options()
+            sink = make_sink(self._spark, self._format(), where, of_sink, self._stream.schema, checkpoint)
+        return self._start(conf, checkpoint, sink, sink.claim if isinstance(sink, ParquetSink) else None)
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        *,
+        queryName: str | None = None,
+        **options: bool | float | str | None,
+    ) -> StatefulQuery:
+        """Starts a query that appends to a parquet table, which is made where it is not there; else as start."""
+        self._set(format, outputMode, queryName, options)
+        conf, checkpoint = self._conf(), self._checkpoint()
+        sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
+        return self._start(conf, checkpoint, sink, sink.make_table)
+
+    def _set(
+        self,
+        source: str | None,
+        output_mode: str | None,
+        query_name: str | None,
+        options: dict[str, bool | float | str | None],
+    ) -> None:
+        if "partitionBy" in options:
+            raise TypeError("partitionBy is not offered for stateful queries: foreachBatch can write with it")
+        self.options(**options)
+        if output_mode is not None:
+            self.outputMode(output_mode)
+        if source is not None:
+            self.format(source)
+        if query_name is not None:
+            self.queryName(query_name)
+
+    def _conf(self) -> QueryConf:
+        """The settings, where the query can run at all."""
+        if self._options.get(_ASYNC) == "true":
+            raise UnsupportedQueryError(
+                f"the option {self._names[_ASYNC]} lets batches run before Spark has logged them",
+                remedy="Leave it out: the state of a batch is found by Spark's log",
+            )
+        conf = QueryConf.from_spark(
+            self._spark.conf.getAll, {self._names[key]: value for key, value in self._options.items()}
+        )
+        stream = self._stream
+        check_upstream(stream.rows, stream.output_mode, stream.timeout_conf, allow_multiple=conf.allow_multiple)
+        if conf.store.checkpoint_format_version == 1:
+            if conf.speculation:
+                raise UnsupportedQueryError(
+                    "spark.speculation runs tasks twice, and with hdfsstore.checkpointFormatVersion 1 both write the "
+                    "same files",
+                    remedy="Switch spark.speculation off, or leave the format at 2",
+                )
+            log.warning(
+                "hdfsstore.checkpointFormatVersion is 1: a losing attempt of a task may overwrite a file of the state "
+                "after it was read, which format 2 rules out (docs/store.md)"
+            )
+        return conf
+
+    def _sink_options(self) -> dict[str, str]:
+        """The options that are left, their names in lower case."""
+        return {
+            key: value
+            for key, value in self._options.items()
+            if key not in _OF_QUERY and not key.startswith("hdfsstore.")
+        }
+
+    def _format(self) -> str:
+        return self._source or str(self._spark.conf.get("spark.sql.sources.default"))
+
+    def _name(self) -> str | None:
+        return self._query_name or self._options.get("queryname")
+
+    def _checkpoint(self) -> CheckpointLocation:
+        return find_checkpoint(self._spark, self._options.get("checkpointlocation"), self._name())
+
+    def _start(
+        self, conf: QueryConf, checkpoint: CheckpointLocation, sink: Sink, settle: Callable[[], None] | None
+    ) -> StatefulQuery:
+        """Checks the checkpoint, makes it the query's and starts it.
+
+        A run of the query that is active is stopped once nothing is known that speaks against the new one.
+
+        Args:
+            settle: makes the place of the output the query's, once nothing speaks against the query.
+        """
+        with only_start(checkpoint.ours):
+            active = find_active_run(self._spark, checkpoint.ours, self._name(), stops=conf.stop_active_run)
+            progress = ProgressLog(
+                self._stream.method, conf.num_recent_progress, f"query {self._name() or checkpoint.spark}"
+            )
+            run = Run(conf, checkpoint, self._trigger, sink, progress)
+            if active is not None:
+                self._stream.check(run)
+            engine = self._stream.ship()
+            try:
+                if active is not None:
+                    active.stop()
+                query = self._started(run, engine, settle)
+            except BaseException:
+                engine.free()
+                raise
+        engine.free_after(query)
+        return query
+
+    def _started(self, run: Run, engine: ShippedEngine, settle: Callable[[], None] | None) -> StatefulQuery:
+        prepared = self._stream.prepare(run, engine)
+        if settle is not None:
+            settle()
+        writer = prepared.rows.writeStream.outputMode(self._stream.output_mode)
+        writer = writer.option("checkpointLocation", run.checkpoint.spark)
+        if run.trigger:
+            writer = writer.trigger(**run.trigger)
+        name = self._name()
+        if name is not None:
+            writer = writer.queryName(name)
+        if run.conf.names_sinks:
+            writer._jwrite = writer._jwrite.name(_SINK_NAME)  # PySpark's writer (4.3) has no such method
+        return StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, run.progress)

@@ -1,0 +1,1 @@
+"""What runs on the driver: the settings of a query, and its batches one after another."""

@@ -1,0 +1,268 @@
+"""The driver's log of a query whose state is ours: which attempt of each partition counts, batch by batch.
+
+    <checkpoint>/metadata, offsets/<N>, commits/<N>     Spark's
+    <checkpoint>/hdfsstore/metadata                     a copy of Spark's
+                          /offsets/<N>                  a copy of Spark's, written when batch N begins
+                          /commits/<N>                  written when the sink has returned: batch N is done
+                          /rewound/<time>-<N>/...       entries from N on that a rewind has set aside
+
+A copy of offsets has the same bytes unless the query's own settings (codec, row checksums, partitions) are not Spark's:
+its conf says them then, as readers of the state go by it, and an object of ours has the SHA-256 of Spark's:
+
+    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>"}
+
+An entry of commits is one of Spark's commit log (hdfsstore/checkpoint/commit_log.py) with an object of ours:
+
+    "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>","nextTimeoutMs":1700000000000,"batches":{...}}
+
+`offsets` says which batch N it belongs to; `nextTimeoutMs` is a lower bound of the timeouts that the state holds,
+missing where there are none; `batches` says what the batches up to N were like, for the plan of the next one
+(batch_shape.py). nextBatchWatermarkMs is the watermark of the batch itself: the one after it is known only once the
+batch has ended.
+
+Spark writes its offsets/N, calls us, and writes its commits/N when we have returned. Batch N is done in these steps:
+
+    1  offsets/N of ours            created only if absent
+    2  tasks write version N + 1    under unique names (format 2); the sink writes its output
+    3  commits/N of ours            created only if absent: the fence
+    4  entries that nobody needs    deleted
+    5  commits/N of Spark
+
+A driver that is killed, at any point, is started again, and Spark calls batch N again until step 5 is done:
+
+    killed            found by the next driver                what it does
+    before 1          no entry from N on                      1 and on, from the ids of commits/N-1
+    in 1              the same, and a file of a writer that   the same
+                      was killed, which is no entry
+    after 1, in 2     offsets/N is Spark's, no commits/N      2 and on, from the ids of commits/N-1: the versions that
+                                                              were written have other names, or are written over
+    after 3, in 4     offsets/N is Spark's, commits/N too     nothing: the sink had finished. The first finish deletes
+                                                              what was left
+    after 5           Spark begins batch N + 1                as above
+
+Where our entries from N on do not belong to the batch N that Spark runs, the user has set Spark's log back: rewind.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from hdfsstore.checkpoint.commit_log import CommitLog, read_commit_log
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import read_offset_log
+from hdfsstore.errors import (
+    BatchAlreadyLoggedError,
+    CheckpointIdMismatchError,
+    LogMismatchError,
+    MissingFileError,
+    StateStoreError,
+)
+from hdfsstore.fs import Location, resolve
+from hdfsstore.publish import remove
+from hdfsstore.spark.querylog.log_entries import (
+    FOLDER,
+    NEXT_TIMEOUT,
+    OFFSETS,
+    SET_BACK,
+    SHAPES,
+    Entry,
+    Finished,
+    LoggedBatch,
+    Reported,
+    Start,
+    copied,
+    own_commit,
+    own_entry,
+    own_fields,
+    read_entry,
+    settings_of,
+)
+from hdfsstore.spark.querylog.rewind import copy_metadata, is_done, settle
+from hdfsstore.spark.spec import OPERATOR_ID
+from hdfsstore.state.conf import StateStoreConf
+from hdfsstore.state.maintenance.retries import Retries
+from hdfsstore.state.protocols import StateStoreCheckpointInfo
+
+log = logging.getLogger("hdfsstore.spark.driver_log")
+
+
+class DriverLog:
+    """The log of one run of a query. One thread at a time.
+
+    Args:
+        checkpoint: the query's checkpointLocation, as hdfsstore.Checkpoint takes it.
+        num_partitions: of the state.
+        conf: how its stores work. The entries of the batches that wrote the versions which are retained are kept.
+    """
+
+    def __init__(self, checkpoint: Location, num_partitions: int, conf: StateStoreConf) -> None:
+        self._fs, self._checkpoint = resolve(checkpoint)
+        self._root = f"{self._checkpoint}/{FOLDER}"
+        self._offsets = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
+        self._commits = MetadataLog(self._fs, f"{self._root}/commits", read_commit_log)
+        self._writer = CommitLog(
+            (self._fs, self._root),
+            checkpoint_format_version=conf.checkpoint_format_version,
+            num_partitions=num_partitions,
+        )
+        self._num_partitions = num_partitions
+        self._settings = settings_of(conf, num_partitions)
+        self._keep = conf.min_versions_to_retain
+        self._begun: tuple[int, Entry] | None = None
+        self._finished: LoggedBatch | None = None
+        self._purged = False
+        self._purging = Retries(log, f"{self._root}: old entries of the log are left", conf.maintenance_interval)
+
+    def begin(self, batch_id: int) -> Start:
+        """Step 1 of a batch, and what it starts from. To be called once Spark has written its offsets entry.
+
+        Raises:
+            MissingFileError: Spark's entry, or ours of the batch before, is not there.
+            LogMismatchError: our entries of the batch before are of another one than Spark ran.
+            BatchAlreadyLoggedError: another driver has begun the batch just now.
+            CorruptFileError: an entry that is needed is damaged.
+            StateStoreError: the filesystem fails.
+        """
+        path = f"{self._checkpoint}/offsets/{batch_id}"
+        entry = read_entry(self._fs, path)
+        if entry is None:
+            raise MissingFileError(
+                f"Spark runs batch {batch_id} without having written this entry",
+                path,
+                remedy="Turn the option asyncProgressTrackingEnabled off: a query with state needs the log",
+            )
+        goes_on = self._goes_on(batch_id, entry)
+        if not goes_on and is_done(self._fs, self._root, batch_id, entry):
+            return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms)
+        before = self._finished_before(batch_id) if batch_id else None
+        is_repeated = False
+        if not goes_on:
+            copy_metadata(self._fs, self._checkpoint, self._root)
+            is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
+        self._begun = batch_id, entry
+        return Start(
+            batch_id,
+            False,
+            self._base_ids(before),
+            *entry.times,
+            (before.entry if before else entry).parsed.watermark_ms,
+            before.commit.own.get(NEXT_TIMEOUT) if before else None,
+            is_repeated,
+            before.commit.own.get(SHAPES) if before else None,
+        )
+
+    def finish(
+        self,
+        batch_id: int,
+        reports: Mapping[int, Reported],
+        next_timeout_ms: int | None = None,
+        shapes: Any = None,
+    ) -> None:
+        """Steps 3 and 4 of the batch that was begun last: it is done when this returns, and no other run of it counts.
+
+        Args:
+            reports: partition -> the report that was chosen for it.
+            next_timeout_ms: no timeout of the state is due before; None: the state has none.
+            shapes: what is known of the batches up to this one, as JSON.
+
+        Raises:
+            BatchAlreadyLoggedError: another driver has finished the batch: this one has to stop.
+            CheckpointIdMismatchError: a task started from another version than the one that was named to it.
+            StateStoreError: a partition has not reported, or the filesystem fails.
+        """
+        if self._begun is None or self._begun[0] != batch_id:
+            raise ValueError(f"batch {batch_id} was not begun")
+        entry = self._begun[1]
+        infos = {
+            partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
+            for partition_id, report in reports.items()
+        }
+        own = own_fields(entry, next_timeout_ms, shapes)
+        commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, own)
+        self._finished = LoggedBatch(batch_id, entry, commit)
+        self._begun = None
+        self._purge(batch_id - self._keep - 1)
+
+    def last_finished(self) -> Finished | None:
+        """The newest batch that is done and that Spark's log knows, for a driver that starts; None: there is none."""
+        for batch_id in reversed(self._commits.list().files):
+            entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
+            commit = own_commit(self._fs, self._root, batch_id) if entry else None
+            if entry is not None and commit is not None and entry.digest == commit.own.get(OFFSETS):
+                return Finished(batch_id, *entry.times, commit.own.get(NEXT_TIMEOUT))
+        return None
+
+    def _goes_on(self, batch_id: int, entry: Entry) -> bool:
+        """Step 1, for the batch after the one that this driver has finished: False where there is more to look at."""
+        if self._finished is None or self._finished.batch_id != batch_id - 1:
+            return False
+        try:
+            self._offsets.add(batch_id, copied(entry, self._settings).content)
+        except BatchAlreadyLoggedError:
+            return False
+        return True
+
+    def _finished_before(self, batch_id: int) -> LoggedBatch:
+        """The batch before, checked."""
+        if self._finished is not None and self._finished.batch_id == batch_id - 1:
+            return self._finished
+        path = f"{self._root}/commits/{batch_id - 1}"
+        commit = own_commit(self._fs, self._root, batch_id - 1)
+        entry = own_entry(self._fs, self._root, batch_id - 1)
+        if commit is None or entry is None:
+            raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
+        theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
+        if not theirs.digest == entry.digest == commit.own.get(OFFSETS):
+            raise LogMismatchError(
+                f"batch {batch_id} cannot start: batch {batch_id - 1} of this entry is not the one in "
+                f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
+                path,
+                remedy=f"Set the query back to a batch that both logs have run ({SET_BACK}), or start it with a new "
+                "checkpointLocation",
+            )
+        return LoggedBatch(batch_id - 1, entry, commit)
+
+    def _missing(self, batch_id: int, path: str) -> MissingFileError:
+        kept = list(self._commits.list().files)
+        if kept:
+            why = f"this entry is not there, which names its state; the log holds batches {kept[0]} to {kept[-1]}"
+            remedy = f"Put the file back, or set the query back to a batch after one that the log holds ({SET_BACK})"
+        else:
+            why = "the query has run before, and there is no log of its state"
+            remedy = (
+                "Put the checkpoint's folder hdfsstore back; if the query ran without hdfsstore.spark until now, "
+                "start it with a new checkpointLocation"
+            )
+        return MissingFileError(f"batch {batch_id} cannot start: {why}", path, remedy=remedy)
+
+    def _base_ids(self, before: LoggedBatch | None) -> tuple[str | None, ...]:
+        ids = before.commit.state_unique_ids.get(OPERATOR_ID, []) if before else []
+        if not ids:
+            return (None,) * self._num_partitions
+        if before is not None and len(ids) != self._num_partitions:
+            raise CheckpointIdMismatchError(
+                f"the log holds the ids of {len(ids)} partitions, and the state has {self._num_partitions}",
+                f"{self._root}/commits/{before.batch_id}",
+                remedy="Give the query the number of partitions that it was first started with",
+            )
+        return tuple(partition[0] or None for partition in ids)
+
+    def _purge(self, before: int) -> None:
+        """Step 4. What cannot be deleted now is left to a later batch, or driver: this batch is done all the same."""
+        if self._purging.is_put_off:
+            return
+        try:
+            if not self._purged:
+                self._offsets.purge(before)
+                self._commits.purge(before)
+                self._purged = True
+            elif before > 0:
+                name = str(before - 1)
+                remove(self._fs, [f"{self._root}/{folder}/{name}" for folder in ("offsets", "commits")], {name})
+        except StateStoreError as error:
+            self._purged = False
+            self._purging.failed(error)
+        else:
+            self._purging.succeeded()

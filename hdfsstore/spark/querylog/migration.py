@@ -1,0 +1,345 @@
+"""Goes on from the state that Spark's own operator has kept for the query.
+
+Spark refuses to start our plan on such a checkpoint (4.3, tried): it compares the names of the stateful operators in
+`<checkpoint>/state/*/_metadata` with those of the plan, where it sees none; and with timeouts our plan has one source
+more than an entry of its offset log has lines (in format version 1 of that log). What it does not look at are the
+state's files. So the state of the newest committed batch N is copied, as version N + 1, and the checkpoint is changed
+in two places:
+
+    state/0/_metadata/metadata    moved to hdfsstore/taken-over/state/0/_metadata/metadata
+    offsets/<N-1>, <N>, <N+1>     with timeouts, in format version 1: a line "-", no offset yet, added for the source of
+                                  ticks; the files as they were are in hdfsstore/taken-over/offsets. Spark looks at
+                                  the newest two
+
+    1  hdfsstore/state            a snapshot of each partition, which nothing names yet
+    2  hdfsstore/takeover         from here to the end: where it is, the steps are not all done, and are done anew
+    3  hdfsstore/commits, offsets  entries of a start before are set aside
+    4  hdfsstore/offsets/<N>, commits/<N>
+    5  the two changes
+
+Until step 5 Spark's own query can be started again, and a takeover that is done anew takes what it has committed since.
+Spark's files of the state stay where they are, and nobody deletes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.commit_log import CommitLogEntry, encode_commit_log, read_commit_log
+from hdfsstore.checkpoint.metadata_log import MetadataLog
+from hdfsstore.checkpoint.offset_log import parse_offset_log, read_offset_log
+from hdfsstore.checkpoint.operators import Operator, list_operators
+from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
+from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
+from hdfsstore.fs import file_types, read_file, resolve
+from hdfsstore.publish import publish, remove
+from hdfsstore.spark.querylog.log_entries import (
+    ENCODING_FORMAT,
+    FOLDER,
+    Entry,
+    copied,
+    own_fields,
+    read_entry,
+    settings_of,
+)
+from hdfsstore.spark.querylog.rewind import copy_metadata, set_aside
+from hdfsstore.spark.querylog.state_copy import backend_of, copy_state
+from hdfsstore.spark.querylog.state_description import StateDescription, fits, shown, write_description
+from hdfsstore.spark.spec import GROUP_STATE, NO_TIMEOUT, OPERATOR_ID
+from hdfsstore.state.conf import StateStoreConf
+
+log = logging.getLogger("hdfsstore.spark.migration")
+
+_FUNCTIONS = ("applyInPandasWithState", "flatMapGroupsWithState", "transformWithState")
+_NO_OFFSET = b"\n-"
+_KEPT = "taken-over"
+_NEW = "or start it with a new checkpointLocation, with no state"
+_PUT_BACK = "Put it back as Spark has written it; or start the query with a new checkpointLocation, with no state"
+
+
+@remedied(_PUT_BACK)
+def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+    """Makes the state of Spark's operator ours, if the checkpoint holds such a state of this query; else does nothing.
+
+    Args:
+        checkpoint: the query's checkpointLocation, as a URI or a local path.
+        wanted: what the query keeps.
+        conf: how our stores are to work.
+        upstream: Spark's stateful operators in the query before ours: their state is theirs.
+
+    Raises:
+        UnsupportedQueryError: the state is not of this function, or cannot be taken over; the message names both.
+        MissingFileError: it was taken over before, and what we made of it is gone.
+        StateStoreError: files are missing or damaged, or the filesystem fails.
+    """
+    fs, path = resolve(checkpoint)
+    operator = _found(fs, path, wanted, upstream)
+    if operator is not None:
+        _Takeover(fs, checkpoint, path, wanted, conf, operator).run()
+
+
+@remedied(_PUT_BACK)
+def check_takeover(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+    """As take_over, and changes nothing. Spark's operator may be running.
+
+    What the files of the state hold is not looked at.
+    """
+    fs, path = resolve(checkpoint)
+    operator = _found(fs, path, wanted, upstream)
+    if operator is not None:
+        _Takeover(fs, checkpoint, path, wanted, conf, operator).look()
+
+
+def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
+    """The operator whose state is to be taken over; None where there is none."""
+    root = f"{path}/{FOLDER}"
+    under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
+    has_state = not under_way and bool(MetadataLog(fs, f"{root}/commits", read_commit_log).list().files)
+    operators = list_operators(fs, path)
+    if has_state:
+        _check_one_state(path, operators, wanted)
+        return None
+    found = [operator for operator in operators if _is_candidate(operator, upstream)]
+    if not found:
+        return None
+    kept = f"{root}/{_KEPT}"
+    committed = MetadataLog(fs, f"{path}/commits", read_commit_log).list().files
+    if committed and not under_way and file_types(fs, [kept]) == [FileType.Directory]:
+        raise MissingFileError(
+            f"the state was taken over from Spark's operator ({kept}), and this log has no entry of a batch",
+            f"{root}/commits",
+            remedy=f"Put the files of {root} back, or go back to Spark's operator as docs/stateful-protocol.md says",
+        )
+    _check(path, found, wanted, upstream)
+    return found[0]
+
+
+def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDescription) -> None:
+    """Raises UnsupportedQueryError if Spark's operator was used again since a takeover."""
+    for operator in operators:
+        if operator.name is not None and operator.name.startswith(_FUNCTIONS):
+            raise UnsupportedQueryError(
+                f"the checkpoint holds two states of the query: that of Spark's {operator.name} in "
+                f"state/{operator.operator_id}, and that of hdfsstore's {wanted.method} in {FOLDER}",
+                path,
+                remedy=f"Move the folder {FOLDER} away to go on from Spark's, or the folder state to go on from ours",
+            )
+
+
+def _is_candidate(operator: Operator, upstream: Sequence[str]) -> bool:
+    """Whether the state may be one that our function would go on from."""
+    if operator.name is None:  # before Spark 4.0; or what a takeover leaves
+        value_type = operator.stores[0].value_type
+        return value_type is not None and [field.name for field in value_type.fields[:1]] == [GROUP_STATE]
+    return operator.name.startswith(_FUNCTIONS) or not upstream
+
+
+def _check(path: str, found: Sequence[Operator], wanted: StateDescription, upstream: Sequence[str]) -> None:
+    """Raises UnsupportedQueryError unless it is one operator, and ours keeps the same as it."""
+    operator = found[0]
+    store = operator.stores[0]
+    key_type, value_type = store.key_type, store.value_type
+    if len(found) > 1 or upstream:
+        why = f"and {', '.join([*(str(other.name) for other in found[1:]), *upstream])} beside it"
+    elif operator.name not in (wanted.method, None):
+        why = "which keeps its state for itself"
+    elif key_type is None or not fits(wanted.key_type, key_type):
+        why = f"whose key is {shown(key_type) if key_type else 'not known'}, not {shown(wanted.key_type)}"
+    elif value_type is None or not fits(wanted.value_type, value_type):
+        why = f"whose state is {shown(value_type) if value_type else 'not known'}, not {shown(wanted.value_type)}"
+    else:
+        return
+    raise _refused(path, operator, wanted, why)
+
+
+def _refused(path: str, operator: Operator, wanted: StateDescription, why: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"the checkpoint holds the state of Spark's operator {operator.name or 'without a name'}, {why}: "
+        f"hdfsstore's {wanted.method} cannot go on from it",
+        f"{path}/state/{operator.operator_id}",
+        remedy=f"Run the query with Spark's operator, as before; {_NEW}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What Spark's operator has left in the logs.
+
+    Attributes:
+        batch_id: the newest committed batch; -1: there is none.
+        commit: its entry.
+        entries: Spark's offsets entries from the batch before it on, as our plan needs them.
+    """
+
+    batch_id: int
+    commit: CommitLogEntry | None
+    entries: dict[int, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    """The steps, for one operator of Spark's."""
+
+    fs: FileSystem
+    checkpoint: str
+    path: str
+    wanted: StateDescription
+    conf: StateStoreConf
+    operator: Operator
+
+    def look(self) -> _Left:
+        """Reads what there is, and refuses what cannot be taken over."""
+        logs = BatchLogs(self.fs, self.path)
+        for error in logs.look().damaged:
+            raise error
+        committed, begun = logs.commits.latest(), logs.offsets.latest()
+        batch_id = committed[0] if committed else -1
+        oldest, newest = max(batch_id - 1, 0), begun[0] if begun else -1
+        found = {number: self._entry(number) for number in range(oldest, newest + 1)}
+        entries = {number: entry for number, entry in found.items() if entry is not None}
+        if committed and batch_id not in entries:
+            raise MissingFileError(
+                "this entry is not there, and the batch is committed",
+                f"{self.path}/offsets/{batch_id}",
+                remedy="Put it back",
+            )
+        if committed:
+            self._check_partitions(batch_id)
+            backend_of(self._theirs, entries[batch_id].parsed.conf)
+        return _Left(batch_id, committed[1] if committed else None, entries)
+
+    def run(self) -> None:
+        left = self.look()
+        batch_id, entries = left.batch_id, left.entries
+        new_ids = self._copy_state(batch_id + 1, left.commit, entries[batch_id]) if left.commit else []
+        marker = f"{self._root}/takeover"
+        publish(self.fs, marker, f'{{"batchId":{batch_id}}}'.encode(), overwrite=True)
+        self._set_aside()
+        if left.commit:
+            self._log(batch_id, left.commit, entries[batch_id], new_ids)
+        self._change(entries)
+        remove(self.fs, [marker])
+        log.warning(
+            "%s: the state of Spark's %s was taken over at the end of batch %d, in %d partitions. %s keeps what was "
+            "changed in the checkpoint",
+            self.path,
+            self.operator.name or "operator",
+            batch_id,
+            self._partitions,
+            self._kept,
+        )
+
+    @property
+    def _root(self) -> str:
+        return f"{self.path}/{FOLDER}"
+
+    @property
+    def _theirs(self) -> str:
+        return f"{self.checkpoint}/state"
+
+    @property
+    def _kept(self) -> str:
+        return f"{self._root}/{_KEPT}"
+
+    @property
+    def _partitions(self) -> int:
+        return self.operator.stores[0].num_partitions
+
+    def _entry(self, number: int) -> Entry | None:
+        """Spark's entry of a batch as our plan needs it; None where there is none."""
+        path = f"{self.path}/offsets/{number}"
+        entry = read_entry(self.fs, path)
+        if entry is None:
+            return None
+        spark_conf = entry.parsed.conf
+        for name, value in ((GROUP_STATE_FORMAT, "2"), (ENCODING_FORMAT, "unsaferow")):
+            if spark_conf.get(name, value) != value:
+                raise _refused(
+                    self.path, self.operator, self.wanted, f"kept under {name}={spark_conf[name]}, not {value}"
+                )
+        # In format version 2 sources are found by their ids, and a new one is begun at its first offset.
+        if self.wanted.timeout_conf == NO_TIMEOUT or entry.parsed.version > 1:
+            return entry
+        before = read_entry(self.fs, f"{self._kept}/offsets/{number}")
+        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a takeover before
+            return entry
+        content = entry.content + _NO_OFFSET
+        return Entry(content, parse_offset_log(content, path))
+
+    def _check_partitions(self, batch_id: int) -> None:
+        """Raises MissingFileError if the folder of a partition is not there."""
+        store = self.operator.stores[0]
+        found = set(store.partition_ids)
+        missing = next((i for i in store.needed_partitions(store.key_type) if i not in found), None)
+        if missing is not None:
+            raise MissingFileError(
+                f"batch {batch_id} has written {self._partitions} partitions of the state, and this one is not there",
+                store.partition_path(missing),
+                remedy=_PUT_BACK,
+            )
+
+    def _set_aside(self) -> None:
+        """Step 3."""
+        logs = (MetadataLog(self.fs, f"{self._root}/{name}", read_offset_log) for name in ("offsets", "commits"))
+        numbers = {number for each in logs for number in each.list().files}
+        if numbers:
+            set_aside(self.fs, self._root, numbers, "the state of Spark's operator is taken over")
+
+    def _copy_state(self, version: int, committed: CommitLogEntry, entry: Entry) -> list[str | None]:
+        """Step 1. Returns the unique id of each partition's snapshot."""
+        ids = committed.state_unique_ids.get(self.operator.operator_id)
+        unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
+        try:
+            return copy_state(
+                self._theirs,
+                self.fs,
+                f"{self._root}/state",
+                version,
+                unique_ids,
+                schemas=(self.wanted.key_type, self.wanted.value_type),
+                spark_conf=entry.parsed.conf,
+                conf=self.conf,
+            )
+        except BatchNotAvailableError as error:
+            raise MissingFileError(
+                f"batch {version - 1} is committed, and Spark's operator has left no state of it: {error.message}",
+                error.path,
+                remedy=f"Put the files back; if the query has run with hdfsstore.spark since, its folder {FOLDER}",
+            ) from error
+
+    def _log(self, batch_id: int, committed: CommitLogEntry, entry: Entry, new_ids: list[str | None]) -> None:
+        """Step 4."""
+        copy_metadata(self.fs, self.path, self._root)
+        write_description(self.fs, self._root, replace(self.wanted, num_partitions=self._partitions))
+        ours = copied(entry, settings_of(self.conf, self._partitions))
+        publish(self.fs, f"{self._root}/offsets/{batch_id}", ours.content, overwrite=True)
+        # Timeouts of any time may be in it: the first batch has to look.
+        own = own_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
+        logged_ids = {OPERATOR_ID: [[each] for each in new_ids if each is not None]}
+        commit = CommitLogEntry(
+            self.conf.checkpoint_format_version,
+            committed.next_watermark_ms,
+            logged_ids if self.conf.checkpoint_format_version > 1 else {},
+            {},
+            own,
+        )
+        publish(self.fs, f"{self._root}/commits/{batch_id}", encode_commit_log(commit), overwrite=True)
+
+    def _change(self, entries: dict[int, Entry]) -> None:
+        """Step 5."""
+        for number, entry in entries.items():
+            name = f"offsets/{number}"
+            content = read_file(self.fs, f"{self.path}/{name}")
+            if content != entry.content:
+                publish(self.fs, f"{self._kept}/{name}", content, overwrite=True)
+                publish(self.fs, f"{self.path}/{name}", entry.content, overwrite=True)
+        name = f"state/{self.operator.operator_id}/_metadata/metadata"
+        if self.operator.name is not None:
+            content = read_file(self.fs, f"{self.path}/{name}")
+            publish(self.fs, f"{self._kept}/{name}", content, overwrite=True)
+            remove(self.fs, [f"{self.path}/{name}"])

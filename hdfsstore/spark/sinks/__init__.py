@@ -1,0 +1,1 @@
+"""Where the output of a batch goes: the formats of writeStream, and tables."""

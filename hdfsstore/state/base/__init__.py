@@ -1,0 +1,1 @@
+"""What providers and stores of both backends share."""

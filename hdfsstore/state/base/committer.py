@@ -1,0 +1,155 @@
+"""Writes the next version of a store: what it updated; or all of it, where the checkpoint format changes.
+
+    format  base written in  file                       content
+    2       2, or version 0  <v>_<uuid>.<changes>       header with the lineage | records of the updates
+    2       1                <v>_<uuid>.<whole>         everything: lineages begin here
+    1       1, or version 0  <v>.<changes>              records of the updates; replaces what an earlier run wrote
+    1       2                <v>.<whole>                everything; replaces it likewise
+    1       1, a late one    <v>.<whole>                the same, where an earlier run's is all that is left of <v>
+
+with the backend's extensions. Records are compressed, and every file is published whole or not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyarrow.fs import FileType
+
+from hdfsstore._cext.crc32c import crc32c
+from hdfsstore.codecs.compression import compressed
+from hdfsstore.codecs.lineage import LineageItem, encode_header
+from hdfsstore.codecs.records import FileKind
+from hdfsstore.fs import file_types, modified_at
+from hdfsstore.publish import publish, remove
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import StateFiles, VersionId
+from hdfsstore.state.versions.lineages import Lineages, Version
+from hdfsstore.state.versions.reader import VersionReader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+V = TypeVar("V", bound=Version)
+U = TypeVar("U")
+
+
+class Committer(ABC, Generic[V, U]):
+    """Writes versions of one store. Threads may share it.
+
+    Args:
+        files: where, and how.
+        checkpoint_format_version: that of the versions that are written.
+        lineages: what is held, and known of snapshots.
+        counts: where full snapshots are counted.
+    """
+
+    def __init__(
+        self, files: VersionReader, checkpoint_format_version: int, lineages: Lineages, counts: Counter[str]
+    ) -> None:
+        self._files = files
+        self._with_ids = checkpoint_format_version == 2
+        self._lineages = lineages
+        self._counts = counts
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a forked child: no thread is left that could hold the lock."""
+        # In version 1 two attempts write one file, and memory must hold what the last of them wrote.
+        self._one_file = threading.Lock()
+
+    def commit(self, base: V, updates: U) -> VersionId:
+        """Writes `updates` on top of `base` and holds the version.
+
+        Raises:
+            StateStoreError: the file could not be written. What was there before is as it was.
+            ImageDamagedError: the base has to be written too, and cannot be read.
+        """
+        version = base.id[0] + 1
+        switches = base.id[0] > 0 and (base.id[1] is not None) is not self._with_ids
+        if self._with_ids:
+            version_id: VersionId = (version, str(uuid.uuid4()))
+            self._write(base, updates, version_id, switches)
+        else:
+            version_id = (version, None)
+            with self._one_file:
+                self._write(base, updates, version_id, switches)
+        return version_id
+
+    @abstractmethod
+    def _records(self, updates: U) -> Iterable[Buffer]:
+        """The records of the updates, end mark included."""
+
+    @abstractmethod
+    def _hold(
+        self,
+        base: V,
+        updates: U,
+        version_id: VersionId,
+        lineage: tuple[VersionId, ...],
+        digest: FileDigest | None,
+    ) -> None:
+        """Holds a version that was written."""
+
+    @abstractmethod
+    def _whole(self, base: V, updates: U, version_id: VersionId) -> None:
+        """Writes everything, so that no load mixes files of the two formats, and holds it."""
+
+    def _write(self, base: V, updates: U, version_id: VersionId, switches: bool) -> None:
+        if switches or (not self._with_ids and self._rests_on_snapshot(version_id)):
+            self._whole(base, updates, version_id)
+            self._counts["forceSnapshotCount"] += 1
+            return
+        lineage = self._lineages.lineage_after(base)
+        digest = None
+        if self._with_ids:
+            items = [LineageItem(v, unique_id) for v, unique_id in lineage if unique_id is not None]
+            pruned = self._lineages.pruned(items)
+            self._publish(version_id, "delta", [encode_header(pruned), *self._records(updates)])
+            lineage = tuple(pruned)
+        else:
+            self._remove_other(version_id, "snapshot")
+            digest = self._publish(version_id, "delta", self._records(updates))
+            # Once more: a snapshot of the earlier run may have been on its way (who uploads one looks for this file
+            # after it).
+            self._remove_other(version_id, "snapshot")
+        self._hold(base, updates, version_id, lineage, digest)
+
+    def _rests_on_snapshot(self, version_id: VersionId) -> bool:
+        """Whether all later versions would be lost with a snapshot that an earlier run of this one has left."""
+        if file_types(self._files.fs, [self._files.path(version_id, "snapshot")]) == [FileType.NotFound]:
+            return False
+        listing = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions)
+        return listing.rests_on_snapshot(version_id[0])
+
+    def _remove_other(self, version_id: VersionId, kind: FileKind) -> None:
+        """Removes what an earlier run of the version left, which would be read in place of what is written now."""
+        path = self._files.path(version_id, kind)
+        if file_types(self._files.fs, [path]) != [FileType.NotFound]:
+            remove(self._files.fs, [path])
+            self._lineages.note_removed(version_id)
+
+    def _publish(self, version_id: VersionId, kind: FileKind, content: Iterable[Buffer]) -> FileDigest | None:
+        """Writes the version's file; returns what there is in the place of an id, where it has none."""
+        return self._publish_as_is(version_id, kind, compressed(self._files.format.compression_codec, content))
+
+    def _publish_as_is(self, version_id: VersionId, kind: FileKind, pieces: Iterable[bytes]) -> FileDigest | None:
+        path = self._files.path(version_id, kind)
+        if version_id[1] is not None:
+            publish(self._files.fs, path, pieces, overwrite=True, unique_name=True)
+            return None
+        size = checksum = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size, checksum
+            for piece in pieces:
+                size, checksum = size + len(piece), crc32c(piece, checksum)
+                yield piece
+
+        publish(self._files.fs, path, counted(), overwrite=True)
+        return FileDigest(kind, size, checksum, modified_at(self._files.fs, path))

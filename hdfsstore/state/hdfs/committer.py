@@ -1,0 +1,69 @@
+"""Writes the next version as a delta; as a snapshot where the checkpoint format changes (state/base/committer.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+
+from hdfsstore._cext.versioned_map import Layer, Merger
+from hdfsstore.state.base.committer import Committer
+from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.commit_images import CommitImages
+from hdfsstore.state.hdfs.snapshots import merged
+from hdfsstore.state.indexes import Indexes
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
+from hdfsstore.state.versions.reader import VersionReader
+
+
+class HdfsCommitter(Committer[HeldVersion, Layer]):
+    """Writes versions of one store. Threads may share it.
+
+    Args:
+        indexes: of the images.
+        images: makes an image of a version at once, where it is overdue; None: that is left to whoever opens it.
+    """
+
+    def __init__(
+        self,
+        files: VersionReader,
+        checkpoint_format_version: int,
+        versions: Versions,
+        indexes: Indexes,
+        counts: Counter[str],
+        images: CommitImages | None = None,
+    ) -> None:
+        super().__init__(files, checkpoint_format_version, versions, counts)
+        self._versions = versions
+        self._indexes = indexes
+        self._images = images
+
+    def _records(self, updates: Layer) -> list[pa.Buffer]:
+        return [updates.records]
+
+    def _hold(
+        self,
+        base: HeldVersion,
+        updates: Layer,
+        version_id: VersionId,
+        lineage: tuple[VersionId, ...],
+        digest: FileDigest | None,
+    ) -> None:
+        made = self._images and self._images.made(base, updates, version_id, lineage, digest)
+        if made:
+            self._versions.add(made)
+        else:
+            self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
+
+    def _whole(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> None:
+        layers = [layer for _, layer in base.deltas()]
+        merger = Merger(base.tree.image, [*layers, updates], **self._indexes, in_steps=False)
+        digest = self._publish(version_id, "snapshot", merged(merger))
+        if not self._with_ids:
+            self._remove_other(version_id, "delta")
+        self._versions.note_snapshot(version_id, digest)
+        while merger.build():
+            continue
+        tree = LayerTree(merger.finish(), version_id)
+        self._versions.add(HeldVersion(version_id, tree, 0, (), digest, committed=True))

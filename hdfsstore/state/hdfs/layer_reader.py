@@ -1,0 +1,138 @@
+"""Reads a store's files into memory: a delta as a layer, a snapshot as an image, records copied as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
+from hdfsstore.codecs.compression import Reader
+from hdfsstore.codecs.lineage import read_header
+from hdfsstore.codecs.records import RecordFormat, Window, read_windows
+from hdfsstore.fs import open_input
+from hdfsstore.state.indexes import Indexes, no_indexes
+from hdfsstore.state.versions.chain import VersionFiles, read_version
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
+from hdfsstore.state.versions.lineages import EMPTY
+from hdfsstore.state.versions.reader import VersionReader
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A delta that was read.
+
+    Attributes:
+        lineage: what its header says; empty without ids.
+        digest: of the file; None with an id.
+    """
+
+    id: VersionId
+    layer: Layer
+    lineage: tuple[VersionId, ...]
+    digest: FileDigest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A version that was read from its files.
+
+    Attributes:
+        image, image_id, digest: the snapshot that it begins with, or the empty store.
+        deltas: what follows, oldest first.
+        repaired: whether a damaged snapshot was passed over.
+    """
+
+    image: Image
+    image_id: VersionId
+    digest: FileDigest | None
+    deltas: list[Delta]
+    repaired: bool
+
+
+class StoreReader(VersionReader):
+    """Reads deltas as layers and snapshots as images.
+
+    Args:
+        indexes: of the images.
+    """
+
+    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat, indexes: Indexes | None = None) -> None:
+        super().__init__(fs, folder, file_format)
+        self._indexes = indexes or no_indexes()
+
+    def empty(self) -> Image:
+        """The image of version 0."""
+        return Image.empty(row_checksums=self.format.row_checksums, **self._indexes)
+
+    def version(self, version_id: VersionId) -> Loaded:
+        """A version, from the newest usable snapshot on.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: a delta is damaged, or every snapshot is.
+        """
+        tried: set[VersionId | None] = set()
+
+        def read(files: VersionFiles, chain: Chain) -> Loaded:
+            tried.add(chain.snapshot)
+            return self._version(files, chain, repaired=len(tried) > 1)
+
+        return read_version(self.fs, self.folder, self.format, version_id, read)
+
+    def delta(self, version_id: VersionId) -> Delta:
+        """One delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
+        path = self.path(version_id, "delta")
+        lineage: tuple[VersionId, ...] = ()
+
+        def header(reader: Reader) -> int:
+            nonlocal lineage
+            items, size = read_header(reader, path, version_id[0])
+            lineage = tuple(items)
+            return size
+
+        with_id = version_id[1] is not None
+        # Files with ids are only ours, and have no side files.
+        with self.digested(open_input(self.fs, path, () if with_id else None), version_id, "delta") as source:
+            layer = self._layer(read_windows(source, self.format, "delta", path, header if with_id else None))
+            return Delta(version_id, layer, lineage, source.finish())
+
+    def check_snapshot(self, version_id: VersionId) -> None:
+        """Reads a snapshot to its end. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
+        path = self.path(version_id, "snapshot")
+        with open_input(self.fs, path, None if version_id[1] is None else ()) as source:
+            for _ in read_windows(source, self.format, "snapshot", path):
+                continue
+            source.finish()
+
+    def chain(self, version: int) -> Chain:
+        """The files of a version without an id, by a listing."""
+        return StateFiles.list(self.fs, self.folder).chain(version)
+
+    def _version(self, files: VersionFiles, chain: Chain, repaired: bool) -> Loaded:
+        image, digest, before = self.empty(), None, chain.deltas[:0]
+        if chain.snapshot is not None:
+            with self.digested(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
+                image = self._image(files.windows(source, chain.snapshot, "snapshot"))
+                digest = source.finish()
+            before = (chain.snapshot,)
+        loaded = Loaded(image, chain.snapshot or EMPTY, digest, [], repaired)
+        for i, version_id in enumerate(chain.deltas):
+            with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
+                layer = self._layer(files.windows(source, version_id, "delta"))
+                loaded.deltas.append(Delta(version_id, layer, (*before, *chain.deltas[:i]), source.finish()))
+        return loaded
+
+    def _image(self, windows: Iterable[Window]) -> Image:
+        builder = ImageBuilder(row_checksums=self.format.row_checksums, **self._indexes)
+        for window in windows:
+            builder.append(window.data, window.keys, window.values)
+        return builder.finish()
+
+    def _layer(self, windows: Iterable[Window]) -> Layer:
+        builder = LayerBuilder(row_checksums=self.format.row_checksums)
+        for window in windows:
+            builder.append(window.data, window.keys, window.values)
+        return builder.finish()

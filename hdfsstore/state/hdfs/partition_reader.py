@@ -1,0 +1,156 @@
+"""Loads a version of a store's partition: the newest usable snapshot at or before it, then every delta after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import groupby
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.fs import Input
+from hdfsstore.state.hdfs.newest_records import Decided
+from hdfsstore.state.versions.chain import (
+    LineageFiles,
+    ListedFiles,
+    VersionFiles,
+    read_version,
+    warn_of_empty,
+    with_listing,
+)
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
+
+T = TypeVar("T")
+
+
+class PartitionLoader:
+    """Reads versions of one partition of a store.
+
+    Args:
+        fs: the filesystem of the checkpoint.
+        folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
+        file_format: how the store's files are written.
+        unique_ids: of the versions that were written with one.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        file_format: RecordFormat,
+        unique_ids: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._format = file_format
+        self._unique_ids = unique_ids
+
+    def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
+        """The state at `version`, each key once, as `convert` of one window of records after the other.
+
+        A damaged snapshot is passed over with a warning, where an older one and the deltas after it are there.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: a delta is damaged, or every snapshot is.
+        """
+
+        def read(files: VersionFiles, chain: Chain) -> list[T]:
+            with ExitStack() as stack:
+                decided = Decided(files)
+                deltas, base = _opened(files, chain, stack)
+                loaded = [item for delta in deltas for item in decided.by_delta_at_once(*delta, convert)]
+                return loaded + [convert(window) for snapshot in base for window in decided.rest(*snapshot)]
+
+        return self._read(version, read)
+
+    def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
+        """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
+
+        Memory: a window, and the keys of the deltas since the snapshot.
+        """
+        with ExitStack() as stack:
+
+            def read(files: VersionFiles, chain: Chain) -> Iterator[Window]:
+                if chain.snapshot is not None:
+                    verify(files, chain.snapshot)
+                return _windows(Decided(files), *_opened(files, chain, stack))
+
+            yield from map(convert, self._read(version, read))
+
+    def changes(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        """Every record of the deltas of `versions`, in their order, as `convert` of a version and its windows."""
+        return [
+            item
+            for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
+            for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
+        ]
+
+    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        def read(listing: StateFiles) -> list[T]:
+            if listing.empty:
+                warn_of_empty(self._folder)
+                return []
+            found: list[T] = []
+            for version in versions:
+                if (version, None) not in listing.deltas:
+                    listing.chain(version)  # Says why: not written yet, or removed by retention.
+                    raise BatchNotAvailableError(
+                        f"there is no delta of version {version}, only a snapshot",
+                        self._folder,
+                        remedy="Read its state",
+                    )
+                found += _changes(ListedFiles(self._fs, listing, self._format, (version, None)), convert)
+            return found
+
+        return with_listing(self._fs, self._folder, versions[-1], read)
+
+    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        ids = [(version, self._unique_ids[version]) for version in versions]
+        opened = (LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids)
+        return [item for files in opened for item in _changes(files, convert)]
+
+    def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
+        version_id = version, self._unique_ids.get(version)
+        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
+
+
+Opened: TypeAlias = tuple[VersionId, Input]
+
+
+def _opened(files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
+    """The deltas, the newest first, and the snapshot if there is one.
+
+    All files are open, or small ones read, before this returns, so none of them can vanish later.
+    """
+    deltas = [(delta, stack.enter_context(closing(files.open(delta, "delta")))) for delta in reversed(chain.deltas)]
+    if chain.snapshot is None:
+        return deltas, []
+    return deltas, [(chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot"))))]
+
+
+def _windows(decided: Decided, deltas: list[Opened], base: list[Opened]) -> Iterator[Window]:
+    for delta in deltas:
+        yield from decided.by_delta(*delta)
+    for snapshot in base:
+        yield from decided.rest(*snapshot)
+
+
+def verify(files: VersionFiles, snapshot: VersionId) -> None:
+    """Reads a snapshot to its end, and raises CorruptFileError where it is damaged."""
+    with closing(files.open(snapshot, "snapshot")) as source:
+        for _ in files.windows(source, snapshot, "snapshot"):
+            pass
+        source.finish()
+
+
+def _changes(files: VersionFiles, convert: Callable[[int, Window], T]) -> list[T]:
+    version_id = files.version_id
+    with closing(files.open(version_id, "delta")) as source:
+        converted = [convert(version_id[0], window) for window in files.windows(source, version_id, "delta")]
+        source.finish()
+        return converted

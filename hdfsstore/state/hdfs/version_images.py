@@ -1,0 +1,134 @@
+"""A store's versions as local images: what stands in an image's metadata, and when an image is trusted.
+
+    {"lineage": [[<version>, "<id>" or null], ...],
+     "run": null, or without a unique id
+            ["<query's id>" or null, "delta" or "snapshot", <size>, <CRC-32C>, <modified>],
+     "base": null, or [<version>, "snapshot", <size>, <CRC-32C>, <modified>]}
+
+Without a unique id (checkpoint format version 1) the name says nothing about the run: the query's id, the digest of the
+version's file and that of the snapshot below it do. That snapshot may be gone by now, as retention removes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from hdfsstore._cext.versioned_map import Image
+from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree
+from hdfsstore.state.hdfs.layer_reader import StoreReader
+from hdfsstore.state.local.image_cache import StoreImages
+from hdfsstore.state.maintenance.throttle import Step, no_step
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
+
+log = logging.getLogger("hdfsstore.state.hdfs.version_images")
+
+
+class HeldImages:
+    """The local images of one store, as versions to hold. Threads may share it.
+
+    Args:
+        read_query_id: the id of the query whose checkpoint it is, or None. It is called once, if at all.
+        counts: where hits are counted.
+    """
+
+    def __init__(
+        self, images: StoreImages, reader: StoreReader, read_query_id: Callable[[], str | None], counts: Counter[str]
+    ) -> None:
+        self._images = images
+        self._reader = reader
+        self._read_query_id = read_query_id
+        self._counts = counts
+
+    def names(self) -> list[VersionId]:
+        """The versions that have an image, which may turn out to be of no use."""
+        return self._images.names()
+
+    def newest(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+        """The newest of the candidates that has an image of this query's run. Others are deleted."""
+        left = list(candidates)
+        while left and (found := self._images.newest(left)) is not None:
+            image, metadata, version_id = found
+            version = self._version(image, metadata, version_id)
+            if version is not None:
+                self._counts["localImageHitCount"] += 1
+                return version
+            log.info("%s: the local image of version %d is of another run", self._reader.folder, version_id[0])
+            self._images.drop(*version_id)
+            left.remove(version_id)
+        return None
+
+    def write(
+        self,
+        version: HeldVersion,
+        image: Image,
+        base: tuple[int, FileDigest] | None,
+        *,
+        before: VersionId | None = None,
+        step: Step = no_step,
+    ) -> Image | None:
+        """Keeps an image of a version; returns it mapped, or None where there is no place for it.
+
+        Args:
+            base: version and digest of the snapshot without an id that it stands on, where that is known.
+            before: of which version the image is that stays too, in the place of the one that was used last.
+            step: called after each 256 KiB; it may raise.
+        """
+        metadata = {
+            "lineage": [list(item) for item in version.lineage],
+            "run": None if version.digest is None else [self._query_id, *version.digest],
+            "base": None if base is None else [base[0], *base[1]],
+        }
+        mapped = self._images.write(*version.id, image, metadata, step=step)
+        if mapped is not None:
+            # One more, for processes that are a batch behind, and for a batch that runs again.
+            self._images.drop_others(*version.id, kept=1, first=before)
+        return mapped
+
+    def shared(
+        self, version: HeldVersion, base: tuple[int, FileDigest] | None, *, before: VersionId | None = None
+    ) -> HeldVersion:
+        """A version that is an image in memory, on a local one where there is a place for it, as all processes have it.
+
+        Args:
+            base, before: as `write` takes them.
+        """
+        mapped = self.write(version, version.tree.image, base, before=before)
+        return version if mapped is None else replace(version, tree=LayerTree(mapped, version.id))
+
+    def drop(self, version_id: VersionId) -> None:
+        """Deletes the image of a version, as it is damaged."""
+        self._counts["localImagesDamaged"] += 1
+        self._images.drop(*version_id)
+
+    def close(self) -> None:
+        """Ends the use of the images. Those that are mapped stay so."""
+        self._images.close()
+
+    @cached_property
+    def _query_id(self) -> str | None:
+        return self._read_query_id()
+
+    def _version(self, image: Image, metadata: Mapping[str, Any], version_id: VersionId) -> HeldVersion | None:
+        try:
+            lineage = tuple((int(version), unique_id) for version, unique_id in metadata["lineage"])
+            run = metadata["run"]
+            digest = None if run is None else FileDigest(*run[1:])
+            base = metadata["base"]
+            base_digest = None if base is None else FileDigest(*base[1:])
+        except (KeyError, TypeError, ValueError):  # another release's
+            return None
+        if image.row_checksums != self._reader.format.row_checksums:
+            return None
+        if version_id[1] is None and (run is None or run[0] != self._query_id):
+            return None
+        if not self._reader.is_unchanged(version_id, digest):
+            return None
+        if base_digest is not None and not self._reader.is_unchanged_or_gone((base[0], None), base_digest):
+            return None
+        return HeldVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)

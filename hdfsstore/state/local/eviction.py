@@ -1,0 +1,185 @@
+"""What leaves the cache of images: the least recently used ones above its budget, ended queries, leftovers.
+
+Any image may be deleted at any time: a mapped file that is unlinked lives on, disk space and all, until the last
+process unmaps it, and one that is looked for and not there is built anew. Only names that the cache gives are touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from hdfsstore.state.local.folder import names_in, open_folder, remove_file, stat_in
+from hdfsstore.state.local.locks import FileLock
+
+log = logging.getLogger("hdfsstore.state.local_eviction")
+
+IN_USE = "in-use.lock"
+STORE_JSON = "store.json"
+IMAGE = re.compile(r"(\d+)(?:_([0-9A-Za-z-]+))?\.image")
+
+_CLEANING = "cleaning.lock"
+_STORE_FOLDER = re.compile(r"[0-9a-f]{32}")
+_LEFTOVER = re.compile(rf"({IMAGE.pattern})\.(?:lock|[0-9a-f]{{32}}\.tmp)")
+# The share of the time that a folder may lie unused: cleaning more often finds little.
+_CLEANINGS = 60
+# How long what was found below the folder is believed, and for how many processes the room that was left has to do.
+_ROOM_SECONDS = 10.0
+_ROOM_SHARERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    in_use: bool
+    used_ns: int
+    folder: str
+    name: str
+    size: int
+
+
+@dataclass(slots=True)
+class _Room:
+    seen: float  # on time.monotonic
+    left: int
+
+
+# What this process has found below a folder, by device, inode and budget.
+_rooms: dict[tuple[int, int, int], _Room] = {}
+
+
+def make_room(root: int, size: int, max_bytes: int) -> None:
+    """Deletes images where one more, of `size` bytes, would pass the budget.
+
+    To look through the folders of hundreds of stores takes longer than to write a small image: what was found is good
+    for some seconds, and for a part of the room that there was, as other processes write too.
+    """
+    info = os.fstat(root)
+    key = info.st_dev, info.st_ino, max_bytes
+    room, now = _rooms.get(key), time.monotonic()
+    if room is None or now - room.seen > _ROOM_SECONDS or size > room.left:
+        taken = evict(root, max_bytes - size)
+        _rooms[key] = _Room(now, (max_bytes - size - taken) // _ROOM_SHARERS)
+    else:
+        room.left -= size
+
+
+def evict(root: int, max_bytes: int) -> int:
+    """Deletes images until the rest, and what is being written, takes `max_bytes`. Returns the bytes of the rest.
+
+    The least recently used go first, and those of folders that nobody uses before all others.
+    """
+    entries = [entry for name in _store_folders(root) for entry in _entries(root, name)]
+    taken = sum(entry.size for entry in entries)
+    images = sorted((entry for entry in entries if IMAGE.fullmatch(entry.name)), key=lambda e: (e.in_use, e.used_ns))
+    for entry in images:
+        if taken <= max_bytes:
+            break
+        with _entered(root, entry.folder) as folder:
+            if folder is not None and remove_file(folder, entry.name):
+                taken -= entry.size
+    return taken
+
+
+def clean(root: int, unused_seconds: float, max_bytes: int) -> None:
+    """Deletes the folders that nobody used for so long, what killed builders left, and images above `max_bytes`.
+
+    One process does it at a time, and not again before a 60th of that time has passed: the others return at once.
+    """
+    last = stat_in(root, _CLEANING)
+    # A time that is yet to come is from before the clock was set back.
+    if last is not None and 0 <= time.time() - last.st_mtime < unused_seconds / _CLEANINGS:
+        return
+    lock = FileLock.alone(root, _CLEANING)
+    if lock is None:
+        return
+    try:
+        lock.touch()
+        for name in _store_folders(root):
+            _clean_folder(root, name, unused_seconds)
+        evict(root, max_bytes)
+    finally:
+        lock.close()
+
+
+def remove_leftovers(folder: int, image: str, names: list[str]) -> None:
+    """Deletes the temporary files of an image's earlier builders. The caller holds its builder's lock."""
+    for name in names:
+        match = _LEFTOVER.fullmatch(name)
+        if match and match[1] == image and not name.endswith(".lock"):
+            remove_file(folder, name)
+
+
+def _clean_folder(root: int, name: str, unused_seconds: float) -> None:
+    with _entered(root, name) as folder:
+        if folder is None:
+            return
+        names = names_in(folder)
+        for image in {match[1] for match in map(_LEFTOVER.fullmatch, names) if match}:
+            builder = FileLock.alone(folder, f"{image}.lock")
+            if builder is not None:
+                remove_leftovers(folder, image, names)
+                builder.remove(folder)
+        lock = FileLock.alone(folder, IN_USE)
+        if lock is None:
+            # Noted here, so that a store whose process is killed keeps its images for the whole time after.
+            os.utime(IN_USE, dir_fd=folder, follow_symlinks=False)
+            return
+        try:
+            unused = time.time() - lock.touched()
+            if unused < 0:  # the clock was set back
+                lock.touch()
+            elif unused >= unused_seconds:
+                _delete_folder(root, name, folder, lock)
+        finally:
+            lock.close()
+
+
+def _delete_folder(root: int, name: str, folder: int, lock: FileLock) -> None:
+    for own in names_in(folder):
+        if IMAGE.fullmatch(own) or own == STORE_JSON:
+            remove_file(folder, own)
+    lock.remove(folder)
+    try:
+        os.rmdir(name, dir_fd=root)
+    except OSError as error:
+        # Whoever has opened the folder meanwhile has made its lock anew; or something lies in it that is not ours.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise
+
+
+def _store_folders(root: int) -> list[str]:
+    return [name for name in names_in(root) if _STORE_FOLDER.fullmatch(name)]
+
+
+def _entries(root: int, name: str) -> Iterator[_Entry]:
+    # The folder may be deleted at any moment by the process that cleans: then it takes nothing.
+    with suppress(FileNotFoundError), _entered(root, name) as folder:
+        if folder is None:
+            return
+        lock = FileLock.alone(folder, IN_USE)
+        in_use = lock is None
+        if lock is not None:
+            lock.close()
+        for own in names_in(folder):
+            info = stat_in(folder, own)
+            if info is not None and stat.S_ISREG(info.st_mode):
+                yield _Entry(in_use, info.st_mtime_ns, name, own, info.st_size)
+
+
+@contextmanager
+def _entered(root: int, name: str) -> Iterator[int | None]:
+    """The folder of a store; None where somebody has just deleted it, or it is not one that the cache has made."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(open_folder(root, name))
+        except OSError as error:
+            log.info("%s in the cache of images is passed over: %s", name, error)
+            folder = None
+        yield folder

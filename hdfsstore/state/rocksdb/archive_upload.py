@@ -1,0 +1,74 @@
+"""Makes the zip of what a RocksDB holds, and uploads the SST files that the checkpoint does not have yet.
+
+An SST file never changes. One that a zip of the same RocksDB has brought into the checkpoint is referred to again,
+unless that zip is so old that retention may take it, with what only it refers to, before the new one is there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.publish import publish
+from hdfsstore.state.rocksdb import archive
+from hdfsstore.state.rocksdb.instance import Instance
+from hdfsstore.state.versions.files import VersionId
+from hdfsstore.state.versions.reader import VersionReader
+
+Step = Callable[[], None]
+
+_BLOCK = 1 << 20
+
+
+class Zips:
+    """Makes zips of one store. Threads may share it.
+
+    Attributes:
+        files: where, and how.
+
+    Args:
+        keep: min_versions_to_retain.
+    """
+
+    def __init__(self, files: VersionReader, keep: int) -> None:
+        self.files = files
+        self._keep = keep
+
+    def content(
+        self, instance: Instance, checkpoint: Path, num_keys: int, version_id: VersionId, step: Step = lambda: None
+    ) -> Iterator[bytes]:
+        """The zip of a checkpoint, whose SST files have been uploaded before it comes.
+
+        Args:
+            checkpoint: a folder that the instance has made.
+            num_keys: of the version.
+            version_id: what the instance held then.
+            step: called between two blocks.
+        """
+        try:
+            paths = sorted(checkpoint.iterdir())
+            ssts = [self._sst(instance, path, version_id, step) for path in paths if path.suffix == archive.SST]
+            others = {path.name: path.read_bytes() for path in paths if archive.belongs(path.name)}
+        except OSError as error:
+            raise StateStoreError(f"the checkpoint of a RocksDB cannot be read: {error}", str(checkpoint)) from error
+        yield archive.encode(archive.Archive(others, ssts, num_keys))
+        instance.uploaded = {sst.local: (version_id[0], sst) for sst in ssts}
+
+    def _sst(self, instance: Instance, path: Path, version_id: VersionId, step: Step) -> archive.Sst:
+        size = path.stat().st_size
+        brought, known = instance.uploaded.get(path.name, (0, None))
+        if known is not None and known.size == size and 2 * (version_id[0] - brought) < self._keep:
+            return known
+        sst = archive.Sst(path.name, f"{path.stem}-{uuid.uuid4()}{archive.SST}", size)
+        remote = f"{self.files.folder}/{archive.SST_FOLDER}/{sst.remote}"
+        publish(self.files.fs, remote, _pieces(path, step), overwrite=True, unique_name=True)
+        return sst
+
+
+def _pieces(path: Path, step: Step) -> Iterator[bytes]:
+    with path.open("rb") as source:
+        while piece := source.read(_BLOCK):
+            yield piece
+            step()

@@ -1,0 +1,66 @@
+"""The versions of one store that are at hand: snapshots of RocksDBs, each of which holds consecutive versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hdfsstore.state.rocksdb.instance import Instance, keep_for_ever
+from hdfsstore.state.rocksdb.transaction import HeldVersion
+from hdfsstore.state.versions.cached import HeldVersions
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
+
+# A snapshot of a version costs what changed since, and far less than a RocksDB of its own: so many are kept in the
+# place of one.
+_SNAPSHOTS = 8
+
+
+class Versions(HeldVersions[HeldVersion]):
+    """Which versions are at hand: those used last, in as many RocksDBs as there may be versions in memory."""
+
+    def __init__(self, max_retained: int) -> None:
+        super().__init__(max_retained * _SNAPSHOTS)
+        self._max_instances = max_retained
+
+    @staticmethod
+    def reached(
+        instance: Instance,
+        version_id: VersionId,
+        lineage: tuple[VersionId, ...] = (),
+        digest: FileDigest | None = None,
+        *,
+        committed: bool = False,
+    ) -> HeldVersion:
+        """Makes a version the tip of an instance, which holds its rows by now. The caller has the instance's lock."""
+        instance.tip = version_id
+        return HeldVersion(
+            version_id, instance, instance.snapshot(), instance.num_keys, lineage, digest, committed=committed
+        )
+
+    def forget_run(self, version_id: VersionId) -> None:
+        """Lets go of what an earlier run of a version has left, which was committed again, where it has no id."""
+        if version_id[1] is None:
+            with self._lock:
+                self._forget([v for v in self._held if v[1] is None and v[0] >= version_id[0]])
+
+    def after_fork(self) -> None:
+        """In a forked child: what is held is the parent's."""
+        super().after_fork()
+        keep_for_ever(self._held)
+        self._held, self._recent = {}, []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the RocksDBs take."""
+        return sum(instance.nbytes for instance in _instances(self.held()))
+
+    def _use(self, number: int) -> None:
+        super()._use(number)
+        newest_first = sorted(self._held.values(), key=lambda version: -self._recent.index(version.id[0]))
+        over = _instances(newest_first)[self._max_instances :]
+        self._forget([version.id for version in newest_first if version.instance in over])
+
+
+def _instances(versions: Iterable[HeldVersion]) -> list[Instance]:
+    """The RocksDBs of versions, each once, in their order."""
+    return list({id(version.instance): version.instance for version in versions}.values())

@@ -1,0 +1,83 @@
+"""Writes the next version as a changelog; as a zip where the checkpoint format changes (state/base/committer.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.base.committer import Committer
+from hdfsstore.state.rocksdb.archive_upload import Zips
+from hdfsstore.state.rocksdb.cached_versions import Versions
+from hdfsstore.state.rocksdb.changelog import encode_updates
+from hdfsstore.state.rocksdb.loader import VersionLoader
+from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
+from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.files import VersionId
+
+log = logging.getLogger("hdfsstore.state.rocksdb.committer")
+
+
+class RocksDbCommitter(Committer[HeldVersion, RocksDbTransaction]):
+    """Writes versions of one store. Threads may share it.
+
+    Args:
+        zips: makes the zips.
+        loader: makes a RocksDB of the base where there is none.
+    """
+
+    def __init__(
+        self,
+        zips: Zips,
+        checkpoint_format_version: int,
+        versions: Versions,
+        loader: VersionLoader,
+        counts: Counter[str],
+    ) -> None:
+        super().__init__(zips.files, checkpoint_format_version, versions, counts)
+        self._versions = versions
+        self._zips = zips
+        self._loader = loader
+
+    def _records(self, updates: RocksDbTransaction) -> Iterator[bytes]:
+        return encode_updates(updates.updates)
+
+    def _hold(
+        self,
+        base: HeldVersion,
+        updates: RocksDbTransaction,
+        version_id: VersionId,
+        lineage: tuple[VersionId, ...],
+        digest: FileDigest | None,
+    ) -> None:
+        instance = base.instance
+        with instance.lock:
+            if instance.tip != base.id:
+                # Another attempt has gone on from there. This one is loaded from its files if the driver takes it.
+                self._versions.forget_run(version_id)
+                return
+            try:
+                with instance.changing():
+                    instance.num_keys = updates.num_keys
+                    instance.write(updates.updates)
+                    held = self._versions.reached(instance, version_id, lineage, digest, committed=True)
+                self._versions.add(held)
+            except StateStoreError as error:  # it is committed: what is local can be made anew
+                log.warning("version %d is committed, and loaded anew when it is asked for: %s", version_id[0], error)
+                self._versions.forget_run(version_id)
+
+    def _whole(self, base: HeldVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
+        on = base if base.instance.tip == base.id else self._loader.alone(base.id)
+        instance = on.instance
+        with instance.lock, instance.changing():
+            instance.num_keys = updates.num_keys
+            instance.write(updates.updates)
+            with instance.checkpoint() as folder:
+                content = self._zips.content(instance, folder, instance.num_keys, version_id)
+                digest = self._publish_as_is(version_id, "snapshot", content)
+            if not self._with_ids:
+                self._remove_other(version_id, "delta")
+            self._versions.note_snapshot(version_id)
+            held = self._versions.reached(instance, version_id, (), digest, committed=True)
+        self._versions.add(held)

@@ -1,0 +1,121 @@
+"""Where a provider's RocksDBs live: a folder of its own in the local folder, that goes with the process.
+
+<local_dir>/rocksdb-<32 hex digits>.lock    locked as long as its process lives
+<local_dir>/rocksdb-<32 hex digits>/<n>/    one RocksDB, or a checkpoint that is being uploaded
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import threading
+import uuid
+import weakref
+from itertools import count
+from pathlib import Path
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.local.folder import names_in, open_root, root_path
+from hdfsstore.state.local.locks import FileLock
+
+log = logging.getLogger("hdfsstore.state.rocksdb.instance_dir")
+
+_NAME = re.compile(r"(rocksdb-[0-9a-f]{32})(?:\.lock)?")
+
+
+class WorkFolder:
+    """The folder. It is deleted when nobody refers to it any more, and that of a process that was killed by the next.
+
+    Args:
+        local_dir: as StateStoreConf has it.
+
+    Raises:
+        StateStoreError: there is no local folder that this user alone can write to.
+    """
+
+    def __init__(self, local_dir: str | None) -> None:
+        name = f"rocksdb-{uuid.uuid4().hex}"
+        try:
+            root = root_path(local_dir)
+            with open_root(root) as folder:
+                _clean(folder, root)
+                lock = FileLock.alone(folder, f"{name}.lock")
+                self._path = Path(root, name)
+                os.mkdir(name, 0o700, dir_fd=folder)
+        except OSError as error:
+            raise StateStoreError(
+                f"there is no local folder for RocksDB: {error}",
+                error.filename if isinstance(error.filename, str) else local_dir,
+                remedy="Give a local_dir in the StateStoreConf that this user alone can write to",
+            ) from error
+        self._numbers = count(1)
+        weakref.finalize(self, _remove, self._path, lock, os.getpid())
+
+    def path(self) -> Path:
+        """A path in it that was not given before."""
+        return self._path / str(next(self._numbers))
+
+    def make(self) -> Path:
+        """A new folder in it."""
+        path = self.path()
+        try:
+            path.mkdir(0o700)
+        except OSError as error:
+            raise StateStoreError(f"there is no room for a RocksDB: {error}", str(path)) from error
+        return path
+
+
+class WorkFolders:
+    """The folder of this process, made when it is first needed; a forked child has another. Threads share it."""
+
+    def __init__(self, local_dir: str | None) -> None:
+        self._local_dir = local_dir
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a forked child: what there is, is the parent's."""
+        self._folder: WorkFolder | None = None
+        self._making = threading.Lock()
+
+    def current(self) -> WorkFolder:
+        """The folder."""
+        with self._making:
+            if self._folder is None:
+                self._folder = WorkFolder(self._local_dir)
+            return self._folder
+
+    def clean(self) -> None:
+        """Deletes what processes left that have ended."""
+        path = root_path(self._local_dir)
+        try:
+            with open_root(path) as folder:
+                _clean(folder, path)
+        except OSError as error:
+            log.info("%s is not cleaned: %s", path, error)
+
+    def let_go(self) -> None:
+        """Deletes the folder once no RocksDB is in it."""
+        self._folder = None
+
+
+def _clean(folder: int, root: str) -> None:
+    """Deletes what processes left that have ended."""
+    for name in {match[1] for match in map(_NAME.fullmatch, names_in(folder)) if match}:
+        lock = FileLock.alone(folder, f"{name}.lock")
+        if lock is not None:
+            shutil.rmtree(Path(root, name), ignore_errors=True)
+            lock.remove(folder)
+
+
+def _remove(path: Path, lock: FileLock | None, pid: int) -> None:
+    if os.getpid() != pid:  # of a parent
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        if lock is not None:
+            with open_root(str(path.parent)) as folder:
+                lock.remove(folder)
+    except OSError as error:
+        log.info("%s.lock is left to the next process: %s", path, error)

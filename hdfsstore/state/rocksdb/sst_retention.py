@@ -1,0 +1,100 @@
+"""Deletes the SST files that no zip refers to any more, after the zips that state/maintenance/retention.py deletes.
+
+    SST file                                                        is
+    named by a zip that is there                                    kept
+    named by zips that were deleted in this run                     deleted
+    named by none, and older than all that are named by one         deleted: left by an upload that failed, or a run
+                                                                    that was killed
+    named by none, and newer                                        kept: its zip may be on its way
+
+A zip that is on its way may also name SST files that are older, but none that only zips name which may be deleted now:
+archive_upload.py uploads those again. Where a zip cannot be read, no SST file is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+
+from pyarrow.fs import FileInfo, FileSystem, FileType
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs import list_folder, read_file
+from hdfsstore.publish import TEMPORARY_NAME, remove
+from hdfsstore.state.maintenance.retention import Retention
+from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.rocksdb import archive
+from hdfsstore.state.versions.files import VersionId
+
+log = logging.getLogger("hdfsstore.state.rocksdb.sst_retention")
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_SST = re.compile(rf"\d+-{_UUID}\.sst")
+
+
+class SstRetention(Retention):
+    """The clean-up of one provider, SST files included. One thread at a time."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        keep: int,
+        read_lineage: Callable[[VersionId], Sequence[VersionId]],
+        verify: Callable[[VersionId], None],
+        metrics: MaintenanceMetrics,
+    ) -> None:
+        super().__init__(fs, folder, keep, read_lineage, verify, metrics, archive.CHANGELOG_FILES)
+        # By name, size and time: a zip without an id may be replaced.
+        self._known: dict[tuple[str, int | None, int | None], frozenset[str]] = {}
+
+    def _delete(self, names: list[str], step: Callable[[], None]) -> None:
+        doomed = set(names)
+        zips = self._zips()
+        try:
+            freed = {sst for info in zips if info.base_name in doomed for sst in self._ssts(info)}
+        except StateStoreError as error:
+            log.info("%s: what a zip that is deleted refers to is found later: %s", self.folder, error)
+            freed = set()
+        super()._delete(names, step)
+        if any(info.base_name in doomed for info in zips):
+            self._delete_ssts(freed, step)
+
+    def _delete_ssts(self, freed: set[str], step: Callable[[], None]) -> None:
+        folder = f"{self.folder}/{archive.SST_FOLDER}"
+        files = [info for info in list_folder(self._fs, folder) if info.type == FileType.File]
+        zips = self._zips()  # after the SST files: none of a zip that has come since is in the list of these
+        try:
+            named = {sst for info in zips for sst in self._ssts(info)}
+        except (StateStoreError, FileNotFoundError) as error:
+            log.warning("%s: no SST file is deleted, as a zip cannot be read: %s", self.folder, error)
+            return
+        oldest = min((info.mtime_ns for info in files if info.base_name in named), default=0)
+        names = {info.base_name for info in files}
+        for info in files:
+            name = info.base_name
+            ours = _SST.fullmatch(name) or ((match := TEMPORARY_NAME.fullmatch(name)) and _SST.fullmatch(match["name"]))
+            if ours and name not in named and (name in freed or info.mtime_ns < oldest):
+                step()
+                remove(self._fs, [info.path], names)
+                self._metrics.files_deleted += 1
+
+    def _zips(self) -> list[FileInfo]:
+        infos = [info for info in list_folder(self._fs, self.folder) if info.type == FileType.File]
+        return [
+            info
+            for info in infos
+            if (file := self._owned(info.base_name)) is not None
+            and file.name == info.base_name
+            and file.kind == "snapshot"
+            and not file.temporary
+        ]
+
+    def _ssts(self, info: FileInfo) -> frozenset[str]:
+        """The names of a zip's SST files; those of a zip that was read before are known."""
+        key = info.base_name, info.size, info.mtime_ns
+        if key not in self._known:
+            found = archive.decode(read_file(self._fs, info.path), info.path)
+            self._known[key] = frozenset(sst.remote for sst in found.ssts)
+        return self._known[key]

@@ -1,0 +1,1 @@
+"""Which files make up a version of a store, and which versions a process has cached."""

@@ -1,0 +1,319 @@
+"""The files that make up one version, found and opened: by a listing, or with unique ids by the deltas' lineages.
+
+With ids nothing is listed, and only names are opened that a delta's lineage, or the caller, has told. Version (v, id):
+
+    <v>_<id>.snapshot is there     that is the base
+    else                           read the lineage of <v>_<id>.delta; the deltas that it names come before this one,
+                                   but for the first: that is where a snapshot is presumed
+    no snapshot there either       its upload failed, or is late: the lineage of the delta of that name, and so on back
+    a lineage []                   the base is the empty store (version 1)
+    no such delta either           retention has passed: what it left begins with a snapshot of a version since, which
+                                   the writer of the lineage did not know of
+
+A damaged snapshot is passed over as one that is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeVar
+
+from pyarrow.fs import FileSystem
+
+from hdfsstore.checksum_files import hadoop_name, spark_name
+from hdfsstore.codecs import records
+from hdfsstore.codecs.compression import Reader, open_reader
+from hdfsstore.codecs.lineage import LineageItem, read_header
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordFormat, Window, read_windows
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
+from hdfsstore.fs import Input, open_input
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
+
+log = logging.getLogger("hdfsstore.state.chain")
+T = TypeVar("T")
+
+# How often a folder is listed anew when files vanish between listing and opening (a running query's maintenance).
+LISTINGS = 3
+
+
+class VersionFiles(ABC):
+    """The files of one version.
+
+    Attributes:
+        version_id: the version.
+    """
+
+    def __init__(self, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
+        self.version_id = version_id
+        self._folder = folder
+        self._format = file_format
+
+    @abstractmethod
+    def chain(self, below: int | None = None) -> Chain:
+        """The files that make up the version; with `below`, from a snapshot of a version below that one."""
+
+    @abstractmethod
+    def open(self, version_id: VersionId, kind: FileKind) -> Input:
+        """A file of the chain, at its start. It becomes the caller's to close."""
+
+    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
+        """The records of what `open` gave, or of what reads that, in windows as read_windows yields them."""
+        return read_windows(source, self._format, kind, self.path(version_id, kind))
+
+    def path(self, version_id: VersionId, kind: FileKind) -> str:
+        return StateFiles.path_of(self._folder, version_id, kind, self._format.extensions)
+
+
+class ListedFiles(VersionFiles):
+    """The files of a version without an id."""
+
+    def __init__(self, fs: FileSystem, files: StateFiles, file_format: RecordFormat, version_id: VersionId) -> None:
+        super().__init__(files.folder, file_format, version_id)
+        self._fs = fs
+        self._files = files
+
+    def chain(self, below: int | None = None) -> Chain:
+        return self._files.chain(self.version_id[0], below)
+
+    def open(self, version_id: VersionId, kind: FileKind) -> Input:
+        sizes, name = self._files.sizes, file_name(version_id, kind, self._format.extensions)
+        return open_input(
+            self._fs,
+            self.path(version_id, kind),
+            sizes,
+            sizes.get(name),
+        )
+
+
+class LineageFiles(VersionFiles):
+    """The files of a version with an id. Each is opened once."""
+
+    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
+        super().__init__(folder, file_format, version_id)
+        self._fs = fs
+        self._opened: dict[tuple[VersionId, FileKind], Input] = {}
+        self._bases: dict[VersionId, VersionId] = {}  # what each delta of the chain has to be built on
+
+    def chain(self, below: int | None = None) -> Chain:
+        at = self.version_id
+        deltas: list[VersionId] = []  # newest first
+        while at[0]:
+            if (below is None or at[0] < below) and self._has_snapshot(at):
+                return Chain(at, tuple(reversed(deltas)))
+            try:
+                lineage = self._lineage(at)
+            except FileNotFoundError:
+                return self._since(at, deltas, below)
+            deltas.append(at)
+            if not lineage:
+                if at[0] == 1:
+                    break
+                raise MissingFileError(
+                    f"version {at[0]} is the first one with a unique id, and its snapshot is missing",
+                    self.path(at, "snapshot"),
+                    remedy="Restore the file, or read a version that does not need it",
+                )
+            deltas += reversed(lineage[1:])
+            at = lineage[0]
+            self._bases.update(zip(deltas, (*deltas[1:], at), strict=True))
+        return Chain(None, tuple(reversed(deltas)))
+
+    def open(self, version_id: VersionId, kind: FileKind) -> Input:
+        try:
+            return self._open(version_id, kind)
+        except FileNotFoundError:
+            raise self._missing(version_id) from None
+
+    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
+        header = None if kind == "snapshot" else lambda reader: self._check_header(reader, version_id)
+        return read_windows(source, self._format, kind, self.path(version_id, kind), header)
+
+    def close(self) -> None:
+        """Closes what was opened to find the chain and not asked for."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def _open(self, version_id: VersionId, kind: FileKind) -> Input:
+        source = self._opened.pop((version_id, kind), None)
+        if source is not None:
+            return source
+        # Only we write such files, and no side files with them: two requests less for each.
+        return open_input(self._fs, self.path(version_id, kind), siblings=())
+
+    def _since(self, missing: VersionId, deltas: list[VersionId], below: int | None) -> Chain:
+        """The chain from the newest snapshot among `deltas`, which are newer than what is missing; newest first."""
+        for i, version_id in enumerate(deltas):
+            if (below is None or version_id[0] < below) and self._has_snapshot(version_id):
+                return Chain(version_id, tuple(reversed(deltas[:i])))
+        raise self._missing(missing)
+
+    def _has_snapshot(self, version_id: VersionId) -> bool:
+        try:
+            self._opened[version_id, "snapshot"] = self._open(version_id, "snapshot")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _lineage(self, version_id: VersionId) -> list[LineageItem]:
+        path = self.path(version_id, "delta")
+        source = self._opened[version_id, "delta"] = self._open(version_id, "delta")
+        reader = open_reader(self._format.compression_codec, source, path=path)
+        lineage, _ = read_header(reader, path, version_id[0])
+        source.rewind()
+        return lineage
+
+    def _check_header(self, reader: Reader, version_id: VersionId) -> int:
+        path = self.path(version_id, "delta")
+        lineage, size = read_header(reader, path, version_id[0])
+        base = self._bases.get(version_id)
+        if base is not None and (not lineage or lineage[-1] != base):
+            raise CorruptFileError(
+                f"the delta is built on {_named(lineage[-1]) if lineage else 'nothing'}, "
+                f"but the lineage of version {_named(self.version_id)} has it on {_named(base)}",
+                path,
+                remedy="One of the two files is not what its name says: restore it",
+            )
+        return size
+
+    def _missing(self, version_id: VersionId) -> StateStoreError:
+        """Why there is no such delta: only now the folder is listed."""
+        files = StateFiles.list(self._fs, self._folder, self._format.extensions)
+        if version_id in files.snapshots:
+            return BatchNotAvailableError(
+                f"there is no delta of version {_named(version_id)}, only a snapshot",
+                self._folder,
+                remedy="Read its state",
+            )
+        if version_id == self.version_id:
+            return BatchNotAvailableError(
+                f"there is no state of version {_named(version_id)}",
+                self._folder,
+                remedy="It was never written here, or its files were removed, by retention or by hand: put them back, "
+                "or go on from a batch whose files are there (a query is set back by deleting the newer entries of "
+                "Spark's offsets and commits)",
+            )
+        if any(number < version_id[0] and unique_id is not None for number, unique_id in files.deltas):
+            return MissingFileError(
+                f"version {_named(self.version_id)} needs this delta, and it is missing",
+                self.path(version_id, "delta"),
+                remedy="Restore the file, or read a version that does not need it",
+            )
+        return BatchNotAvailableError(
+            f"retention has removed the files that version {_named(self.version_id)} needs",
+            self._folder,
+            remedy="Read a later batch",
+        )
+
+
+def read_version(
+    fs: FileSystem,
+    folder: str,
+    file_format: RecordFormat,
+    version_id: VersionId,
+    read: Callable[[VersionFiles, Chain], T],
+    *,
+    empty_folder: bool = False,
+) -> T:
+    """What `read` makes of the files of a version.
+
+    It is called again where a snapshot is damaged, with a warning and the chain from an older one; and where files
+    vanish that were listed.
+
+    Args:
+        empty_folder: whether a folder without a state file holds the empty store at every version without an id, as
+            in checkpoints of queries that never had a row; else a version other than 0 is missing there.
+
+    Raises:
+        BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+        CorruptFileError: a delta is damaged, or every snapshot is.
+    """
+    if version_id[1] is not None:
+        try:
+            return _read_by_lineage(fs, folder, file_format, version_id, read)
+        except (MissingFileError, BatchNotAvailableError) as error:
+            log.info(
+                "version %s is read once more, as retention may have passed while it was read: %s", version_id, error
+            )
+            return _read_by_lineage(fs, folder, file_format, version_id, read)
+
+    def read_listed(listing: StateFiles) -> T:
+        if listing.empty and version_id[0]:
+            if not empty_folder:
+                raise BatchNotAvailableError(
+                    f"there is no state of version {version_id[0]}: the folder has no state file",
+                    folder,
+                    remedy="Restore the files, or begin at version 0",
+                )
+            warn_of_empty(folder)
+        return _read_past_damage(ListedFiles(fs, listing, file_format, version_id), read)
+
+    return with_listing(fs, folder, version_id[0], read_listed, file_format.extensions)
+
+
+def _read_by_lineage(
+    fs: FileSystem,
+    folder: str,
+    file_format: RecordFormat,
+    version_id: VersionId,
+    read: Callable[[VersionFiles, Chain], T],
+) -> T:
+    with closing(LineageFiles(fs, folder, file_format, version_id)) as files:
+        return _read_past_damage(files, read)
+
+
+def with_listing(
+    fs: FileSystem,
+    folder: str,
+    version: int,
+    attempt: Callable[[StateFiles], T],
+    extensions: Extensions = DELTA_FILES,
+) -> T:
+    """What `attempt` makes of a listing of the folder; listed anew where files vanish meanwhile."""
+    for _ in range(LISTINGS):
+        listing = StateFiles.list(fs, folder, extensions)
+        try:
+            return attempt(listing)
+        except FileNotFoundError as error:
+            log.info("%s vanished while version %d was read: listing %s again", error, version, folder)
+    raise BatchNotAvailableError(
+        f"files of version {version} vanished {LISTINGS} times while it was read: retention passed it",
+        folder,
+        remedy="Read a later batch, or let the query retain more (spark.sql.streaming.minBatchesToRetain)",
+    )
+
+
+def warn_of_empty(folder: str) -> None:
+    log.warning("%s: there is no state file, so the partition is read as empty", folder)
+
+
+def _read_past_damage(files: VersionFiles, read: Callable[[VersionFiles, Chain], T]) -> T:
+    chain = files.chain()
+    while True:
+        try:
+            return read(files, chain)
+        except CorruptFileError as error:
+            chain = _older(files, chain, error)
+
+
+def _older(files: VersionFiles, chain: Chain, error: CorruptFileError) -> Chain:
+    """The chain from the snapshot before, when the snapshot or a side file of it is damaged; else the error."""
+    if chain.snapshot is None:
+        raise error
+    folder, _, name = files.path(chain.snapshot, "snapshot").rpartition("/")
+    if error.path not in {f"{folder}/{own}" for own in (name, hadoop_name(name), spark_name(name))}:
+        raise error
+    try:
+        older = files.chain(below=chain.snapshot[0])
+    except StateStoreError as missing:
+        raise error from missing
+    base = "the empty store" if older.snapshot is None else f"snapshot {_named(older.snapshot)}"
+    log.warning("%s; going on from %s and the deltas after it", error, base)
+    return older
+
+
+def _named(version_id: VersionId) -> str:
+    version, unique_id = version_id
+    return str(version) if unique_id is None else f"{version} ({unique_id})"

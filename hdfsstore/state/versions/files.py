@@ -1,0 +1,156 @@
+"""The state files of one partition of a store, and which of them make up a version.
+
+    format 1   <version>.delta               what batch version-1 changed
+               <version>.snapshot            everything the store holds at that version
+    format 2   <version>_<id>.delta          the same, by the attempt of that id
+               <version>_<id>.snapshot
+
+Version 0 is the empty store. Version v is the newest snapshot at or before v and every delta after it. Without ids a
+listing tells which files those are; with ids the deltas' lineages do (chain.py). The two are never mixed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.codecs.lineage import UNIQUE_ID
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
+from hdfsstore.errors import BatchNotAvailableError, MissingFileError
+from hdfsstore.fs import list_folder
+
+# A version's number and, in checkpoint format version 2, the unique id of the attempt that wrote it.
+VersionId: TypeAlias = tuple[int, str | None]
+
+_STATE_FILE = re.compile(rf"(\d+)(?:_({UNIQUE_ID.pattern}))?\.([a-z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The files that make up a version: of the snapshot (None: from the empty store) and of the deltas after it."""
+
+    snapshot: VersionId | None
+    deltas: tuple[VersionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """One listing of a partition's folder.
+
+    Attributes:
+        folder: its path.
+        sizes: all names in it, side files too, and the size of each in bytes.
+        snapshots, deltas: the versions that there are, with ids and without.
+        extensions: of their names.
+    """
+
+    folder: str
+    sizes: dict[str, int]
+    snapshots: frozenset[VersionId]
+    deltas: frozenset[VersionId]
+    extensions: Extensions = DELTA_FILES
+
+    @classmethod
+    def list(cls, fs: FileSystem, folder: str, extensions: Extensions = DELTA_FILES) -> StateFiles:
+        """Lists the folder; one that does not exist has no files."""
+        infos = [info for info in list_folder(fs, folder) if info.type == FileType.File]
+        return cls.of(folder, {info.base_name: info.size or 0 for info in infos}, extensions)
+
+    @classmethod
+    def of(cls, folder: str, sizes: dict[str, int], extensions: Extensions = DELTA_FILES) -> StateFiles:
+        """A listing from names and sizes."""
+        found: dict[FileKind, set[VersionId]] = {"delta": set(), "snapshot": set()}
+        for name in sizes:
+            if parsed := parse_name(name, extensions):
+                version_id, kind = parsed
+                found[kind].add(version_id)
+        return cls(folder, sizes, frozenset(found["snapshot"]), frozenset(found["delta"]), extensions)
+
+    @staticmethod
+    def path_of(folder: str, version_id: VersionId, kind: FileKind, extensions: Extensions = DELTA_FILES) -> str:
+        """Path of a version's delta or snapshot."""
+        return f"{folder}/{file_name(version_id, kind, extensions)}"
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no state file at all."""
+        return not self.snapshots and not self.deltas
+
+    def chain(self, version: int, below: int | None = None) -> Chain:
+        """The files without ids that make up `version`, from the newest snapshot.
+
+        A store that never had a row may have no file: an empty folder is the empty store at every version.
+
+        Args:
+            below: only a snapshot of a version below this one is taken.
+
+        Raises:
+            BatchNotAvailableError: the version is newer than the files, or retention has removed what it needs.
+            MissingFileError: a delta in between is missing.
+        """
+        if self.empty:
+            return Chain(None, ())
+        snapshots, there = (
+            {number for number, unique_id in ids if unique_id is None} for ids in (self.snapshots, self.deltas)
+        )
+        snapshot = max((v for v in snapshots if v <= version and (below is None or v < below)), default=None)
+        deltas = range(1 if snapshot is None else snapshot + 1, version + 1)
+        newest = max(snapshots | there, default=0)
+        if version and not newest:
+            raise BatchNotAvailableError(
+                f"there is no state of version {version} without a unique id, only of versions that have one",
+                self.folder,
+                remedy="Give the id: the commit log of the batch that wrote the version holds it",
+            )
+        if version > newest:
+            raise BatchNotAvailableError(
+                f"there is no state of version {version}; the newest is {newest}",
+                self.folder,
+                remedy=f"Batch {version - 1} has written nothing here: read an earlier batch",
+            )
+        missing = [v for v in deltas if v not in there]
+        if not missing:
+            return Chain(None if snapshot is None else (snapshot, None), tuple((v, None) for v in deltas))
+        if snapshot is None and not any(v < missing[-1] for v in there):
+            raise BatchNotAvailableError(
+                f"retention has removed the files that version {version} needs",
+                self.folder,
+                remedy=_oldest(snapshots),
+            )
+        raise MissingFileError(
+            f"version {version} needs this delta, and it is missing",
+            self.path_of(self.folder, (missing[-1], None), "delta", self.extensions),
+            remedy="Restore the file, or read a version that does not need it",
+        )
+
+    def rests_on_snapshot(self, version: int) -> bool:
+        """Whether a version without an id is lost with its snapshot: retention has removed what comes before."""
+        try:
+            self.chain(version - 1)
+        except (BatchNotAvailableError, MissingFileError):
+            return True
+        return False
+
+
+def file_name(version_id: VersionId, kind: FileKind, extensions: Extensions = DELTA_FILES) -> str:
+    """Name of a version's delta or snapshot."""
+    version, unique_id = version_id
+    extension = extensions.delta if kind == "delta" else extensions.snapshot
+    return f"{version}.{extension}" if unique_id is None else f"{version}_{unique_id}.{extension}"
+
+
+def parse_name(name: str, extensions: Extensions = DELTA_FILES) -> tuple[VersionId, FileKind] | None:
+    """What a file of that name is; None where it is no delta and no snapshot."""
+    match = _STATE_FILE.fullmatch(name)
+    if match is None or match[3] not in extensions:
+        return None
+    return (int(match[1]), match[2]), "delta" if match[3] == extensions.delta else "snapshot"
+
+
+def _oldest(snapshots: set[int]) -> str:
+    if not snapshots:
+        return "No version is left that can be read"
+    return f"The oldest version that can be read is {min(snapshots)}: read a later batch"

@@ -1,0 +1,82 @@
+"""Reads what the files of a store say of themselves, whatever backend wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.codecs.compression import open_reader
+from hdfsstore.codecs.lineage import read_header
+from hdfsstore.codecs.records import FileKind, RecordFormat
+from hdfsstore.fs import Input, file_info, modified_at, open_input
+from hdfsstore.state.versions.digest import DigestedInput, FileDigest
+from hdfsstore.state.versions.files import StateFiles, VersionId
+from hdfsstore.state.versions.lineages import EMPTY
+
+
+class VersionReader:
+    """Reads the files of one store. Threads may share it.
+
+    Attributes:
+        fs, folder: where they are.
+        format: how they are written.
+    """
+
+    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat) -> None:
+        self.fs = fs
+        self.folder = folder
+        self.format = file_format
+
+    def path(self, version_id: VersionId, kind: FileKind) -> str:
+        """Path of a version's file."""
+        return StateFiles.path_of(self.folder, version_id, kind, self.format.extensions)
+
+    def lineage(self, version_id: VersionId) -> tuple[VersionId, ...]:
+        """What the header of a delta with an id says. FileNotFoundError: there is none; CorruptFileError: damaged."""
+        path = self.path(version_id, "delta")
+        with open_input(self.fs, path, ()) as source:
+            reader = open_reader(self.format.compression_codec, source, path=path)
+            return tuple(read_header(reader, path, version_id[0])[0])
+
+    def is_unchanged(self, version_id: VersionId, digest: FileDigest | None) -> bool:
+        """Whether the version's file is the one that was read or written: one read of it, where there is no id."""
+        if version_id == EMPTY or version_id[1] is not None:
+            return True
+        path = self.path(version_id, "delta" if digest is None else digest.kind)
+        if digest is None or modified_at(self.fs, path) != digest.modified:
+            return False
+        try:
+            with self.digested(open_input(self.fs, path, ()), version_id, digest.kind) as source:
+                return source.finish() == digest
+        except FileNotFoundError:
+            return False
+
+    def is_unchanged_or_gone(self, version_id: VersionId, digest: FileDigest) -> bool:
+        """The same of a snapshot that is looked for no more once it is removed; read only where its time differs."""
+        path = self.path(version_id, digest.kind)
+        info = file_info(self.fs, path)
+        if info.type == FileType.NotFound:
+            return True
+        if info.size != digest.size:
+            return False
+        if info.mtime_ns and info.mtime_ns == digest.modified:
+            return True
+        try:
+            with self.digested(open_input(self.fs, path, ()), version_id, digest.kind) as source:
+                found = source.finish()
+                return found is not None and found.crc32c == digest.crc32c
+        except FileNotFoundError:
+            return True
+
+    @contextmanager
+    def digested(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[DigestedInput]:
+        """A file that was opened, with its digest where it has no id; closed in the end."""
+        with closing(source):
+            if version_id[1] is not None:
+                yield DigestedInput(source)
+            else:
+                # Asked for after it was opened: a file that comes in between is older than it seems, and read again.
+                path = self.path(version_id, kind)
+                yield DigestedInput(source, FileDigest(kind, 0, 0, modified_at(self.fs, path)))

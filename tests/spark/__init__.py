@@ -1,0 +1,1 @@
+"""A live Spark as the oracle."""

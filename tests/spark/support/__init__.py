@@ -1,0 +1,1 @@
+"""Jobs, functions and runs that the tests on a live Spark share."""

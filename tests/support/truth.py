@@ -1,0 +1,99 @@
+"""The checkpoints of tests/data and what Spark read from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One checkpoint that a real Spark wrote."""
+
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return _facts(self.folder)
+
+    @property
+    def rocksdb(self) -> bool:
+        return any(self.checkpoint.glob("state/*/*/**/*.zip")) or any(self.checkpoint.glob("state/*/*/**/*.changelog"))
+
+    def __str__(self) -> str:
+        return f"{self.folder.parent.name}-{self.folder.name}"
+
+
+@cache
+def _facts(folder: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((folder / "truth" / "case.json").read_text(encoding="utf-8"))
+    return facts
+
+
+@dataclass(frozen=True)
+class Read:
+    """One read of Spark's statestore source."""
+
+    case: Case
+    facts: dict[str, Any]
+
+    @property
+    def rows(self) -> pa.Table:
+        """Spark's rows. Year-month intervals, which toArrow cannot give, were read as numbers of months."""
+        table = pa.ipc.open_file(self.case.folder / "truth" / self.facts["file"]).read_all()
+        return with_intervals(table, self.facts["in_months"])
+
+    def __str__(self) -> str:
+        return f"{self.case}-{self.facts['file'].removesuffix('.arrow')}"
+
+
+def with_intervals(table: pa.Table, in_months: list[str]) -> pa.Table:
+    """A table as Spark read it, with intervals in those columns (`value.<place>`) that hold numbers of months."""
+    for path in in_months:
+        column, field = path.split(".")
+        at = table.column_names.index(column)
+        table = table.set_column(at, column, _as_intervals(table[column].combine_chunks(), int(field)))
+    return table
+
+
+def _as_intervals(rows: pa.StructArray, field: int) -> pa.StructArray:
+    """Rows with one field's months, or lists of months, as intervals."""
+    fields, kinds = rows.flatten(), list(rows.type)
+    months = fields[field]
+    if pa.types.is_list(months.type):
+        kind = pa.list_(pa.field("element", pa.month_day_nano_interval()))
+        lists = [None if months_ is None else list(map(_interval, months_)) for months_ in months.to_pylist()]
+        fields[field] = pa.array(lists, kind)
+    else:
+        fields[field] = pa.array(map(_interval, months.to_pylist()), pa.month_day_nano_interval())
+    kinds[field] = pa.field(kinds[field].name, fields[field].type)
+    return pa.StructArray.from_arrays(fields, fields=kinds, mask=rows.is_null())
+
+
+def _interval(months: int | None) -> pa.MonthDayNano | None:
+    return None if months is None else pa.MonthDayNano((months, 0, 0))
+
+
+def cases() -> list[Case]:
+    """All checkpoints."""
+    return [Case(path.parent.parent) for path in sorted(DATA.glob("spark-*/*/truth/case.json"))]
+
+
+def reads() -> Iterator[Read]:
+    """All that Spark read from the checkpoints of the HDFS-backed provider."""
+    for case in cases():
+        if not case.rocksdb:
+            for facts in case.facts["reads"]:
+                yield Read(case, facts)
