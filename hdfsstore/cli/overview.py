@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from hdfsstore.cli.inspect import Fields, PartitionReport, Report, StoreReport
+from hdfsstore.cli.inspection import Fields, PartitionReport, Report, StoreReport
 
 SHOWN_PARTITIONS = 16
 BAR = 24

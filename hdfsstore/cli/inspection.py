@@ -1,0 +1,173 @@
+"""What `hdfsstore inspect` tells of a checkpoint: the report, and how it is gathered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore import Checkpoint, Operator, StateStoreError, Store, UnsupportedProviderError
+from hdfsstore.cli.progress import rows_counted
+from hdfsstore.cli.values import texts
+from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.codecs.types import StructType
+from hdfsstore.fs import list_folder
+
+ROCKSDB_FOLDERS = ("SSTs", "logs")  # in a partition's folder, beside its versions
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """One partition of a store; `rows` is None where they were not counted."""
+
+    partition_id: int
+    rows: int | None
+    bytes: int
+    files: int
+
+
+Fields = list[tuple[str, str]]  # name and Arrow type
+
+
+@dataclass(frozen=True)
+class FamilyReport:
+    """The schema of a column family; a store of the HDFS-backed provider has one, "default"."""
+
+    name: str
+    key: Fields
+    value: Fields
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """One store. `schemas` is empty where the checkpoint has none; `note` says why there are no rows."""
+
+    name: str
+    num_partitions: int
+    num_cols_prefix_key: int | None
+    schemas: list[FamilyReport]
+    partitions: list[PartitionReport]
+    note: str | None
+
+
+@dataclass(frozen=True)
+class OperatorReport:
+    """One stateful operator."""
+
+    operator_id: int
+    name: str | None
+    stores: list[StoreReport]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `inspect` tells. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
+
+    `damaged` says of each log's newest entry, where it is cut off, what is wrong and what to do.
+    """
+
+    path: str
+    query_id: str | None
+    provider: str
+    committed_batches: list[int]
+    unfinished_batches: list[int]
+    damaged: list[str]
+    last_batch_time: str | None
+    watermark: str | None
+    pinned: dict[str, str]
+    operators: list[OperatorReport]
+
+
+def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
+    """Gathers the report."""
+    batches = checkpoint.batches
+    newest = batches[-1] if batches else None
+    committed = [batch for batch in batches if batch.committed]
+    # The watermark that the next batch will run under is in the last commit.
+    watermark = max([batch.next_watermark_ms or batch.watermark_ms for batch in committed[-1:]], default=0)
+    return Report(
+        checkpoint.path,
+        _query_id(checkpoint),
+        checkpoint.provider,
+        [batch.batch_id for batch in committed],
+        [batch.batch_id for batch in batches if not batch.committed],
+        [str(error) for error in checkpoint.damaged],
+        _time(committed[-1].timestamp_ms) if committed else None,
+        _time(watermark),
+        dict(sorted(newest.conf.items())) if newest else {},
+        [
+            OperatorReport(
+                operator.operator_id,
+                operator.name,
+                [_store(checkpoint, operator, store, count_rows and bool(committed)) for store in operator.stores],
+            )
+            for operator in checkpoint.operators
+        ],
+    )
+
+
+def _query_id(checkpoint: Checkpoint) -> str | None:
+    try:
+        return checkpoint.query_id
+    except StateStoreError:  # the rest can be shown without it
+        return None
+
+
+def _store(checkpoint: Checkpoint, operator: Operator, store: Store, count_rows: bool) -> StoreReport:
+    note, counts = None, Counter[int]()
+    if count_rows:
+        try:
+            counts = _count(checkpoint, operator, store)
+        except UnsupportedProviderError:
+            note = "rows are not counted: this provider's files cannot be read yet"
+        except StateStoreError as error:
+            note = f"rows are not counted: {error}"
+    known = count_rows and note is None
+    partitions = [
+        PartitionReport(number, counts[number] if known else None, *_files(checkpoint, store, number))
+        for number in store.partition_ids
+    ]
+    return StoreReport(
+        store.name,
+        store.num_partitions,
+        store.num_cols_prefix_key,
+        [
+            FamilyReport(family.name, _fields(family.key_type), _fields(family.value_type))
+            for family in store.column_families
+        ],
+        partitions,
+        note,
+    )
+
+
+def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    with checkpoint.open_state(operator.operator_id, store.name) as state:
+        for batch in rows_counted(state, f"Counting {store.name} of operator {operator.operator_id}"):
+            for count in pc.value_counts(batch["partition_id"]):
+                counts[count["values"].as_py()] += count["counts"].as_py()
+    return counts
+
+
+def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int, int]:
+    """Bytes and number of a partition's files, without the hidden side files."""
+    folders = [store.partition_path(partition_id)]
+    sizes: list[int] = []
+    while folders:
+        for info in list_folder(checkpoint.filesystem, folders.pop()):
+            if info.is_file and not info.base_name.startswith("."):
+                sizes.append(info.size)
+            elif info.base_name in ROCKSDB_FOLDERS:
+                folders.append(info.path)
+    return sum(sizes), len(sizes)
+
+
+def _fields(struct: StructType) -> Fields:
+    return [(field.name, str(field.type)) for field in to_arrow_schema(struct)]
+
+
+def _time(milliseconds: int) -> str | None:
+    """0 is how Spark says that there is none yet."""
+    return texts(pa.array([milliseconds], pa.timestamp("ms", "UTC")))[0] if milliseconds else None
