@@ -12,9 +12,9 @@ import pytest
 
 from bench import store_data
 from bench.cache import cache_folder
+from bench.images import image_of
 from bench.report import Report
 from bench.side_by_side import side_by_side
-from bench.test_versioned_map import image_of
 from hdfsstore import StateStoreId
 from hdfsstore._cext.versioned_map import Image, VersionedMap
 from hdfsstore.state.local.image_cache import ImageCache

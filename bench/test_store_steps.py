@@ -19,8 +19,8 @@ import pytest
 
 from bench import store_data
 from bench.cache import cache_folder
+from bench.images import image_of
 from bench.report import Report
-from bench.test_versioned_map import image_of
 from hdfsstore import StateStoreId
 from hdfsstore._cext.versioned_map import Image, Layer, Merger, PrefixPlan, VersionedMap
 from hdfsstore.state.local.image_cache import ImageCache

@@ -9,28 +9,14 @@ import pyarrow as pa
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench import store_data
+from bench.images import image_of
 from bench.report import Report
 from bench.side_by_side import side_by_side
-from hdfsstore._cext.records import RecordParser, encode_records
-from hdfsstore._cext.versioned_map import Image, ImageBuilder, VersionedMap
+from hdfsstore._cext.versioned_map import VersionedMap
 
 NUM_KEYS = 2_000_000
-CHUNK = 100_000
-MAX_RECORD_BYTES = 1 << 20
 
 Rows = list[tuple[pa.BinaryArray, pa.BinaryArray]]
-
-
-def image_of(num_keys: int) -> Image:
-    """The image of the store's snapshot."""
-    builder = ImageBuilder(row_checksums=False, expected_bytes=num_keys * store_data.RECORD_BYTES)
-    parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=MAX_RECORD_BYTES)
-    for start in range(0, num_keys, CHUNK):
-        ids = pa.array(range(start, min(start + CHUNK, num_keys)), pa.int64())
-        raw = memoryview(encode_records(*store_data.rows(ids))).cast("B")
-        parser.parse(raw, len(raw))
-        builder.append(raw, parser.keys, parser.values)
-    return builder.finish()
 
 
 def shuffled(num_keys: int) -> Rows:

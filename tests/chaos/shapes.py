@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.spark.test_stateful_sinks import SINKS as SHAPES
+from tests.spark.support.sinks import SINKS as SHAPES
 
 __all__ = ["SHAPES"]

@@ -18,8 +18,8 @@ from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.fs import resolve
-from tests.spark.test_own_batch import OURS, begin, count, count_in_python, count_in_store, rows_of, write_input
-from tests.spark.test_spark_reads_rocksdb import CHANGELOGS
+from tests.spark.support.own_batch import OURS, begin, count, count_in_python, count_in_store, rows_of, write_input
+from tests.spark.support.own_checkpoint import CHANGELOGS
 from tests.support.continued_stores import FORMAT_VERSION
 from tests.support.rows import counted
 

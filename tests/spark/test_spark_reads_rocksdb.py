@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.codecs.compression import CODECS
-from tests.spark.test_spark_reads_ours import NUMBER, PARTITIONS, OwnCheckpoint, numbers, spark_rows
+from tests.spark.support.own_checkpoint import CHANGELOGS, NUMBER, PARTITIONS, OwnCheckpoint, numbers, spark_rows
 from tests.support.continued_stores import FORMAT_VERSION
 from tests.support.rows import counted
 
 BATCHES = 5
-CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.spark import groupBy
-
-
-def write_batches(folder: Path, batches: Sequence[pa.Table]) -> Path:
-    """One file a batch, read in this order with maxFilesPerTrigger=1."""
-    folder.mkdir()
-    for i, batch in enumerate(batches):
-        path = folder / f"{i:03d}.parquet"
-        pq.write_table(batch, path)
-        os.utime(path, (1_000_000_000 + i, 1_000_000_000 + i))
-    return folder
-
-
-def count(rows: pa.Table, state: object) -> pa.Table:
-    groups = rows.group_by("user").aggregate([("v", "sum"), ("v", "count")])
-    keys = groups.select(["user"])
-    before = state.get(keys)  # type: ignore[attr-defined]
-    n = pc.add(groups["v_count"], pc.fill_null(before["n"], 0))
-    total = pc.add(groups["v_sum"], pc.fill_null(before["total"], 0))
-    state.put(keys, pa.table({"n": n, "total": total}))  # type: ignore[attr-defined]
-    return pa.table({"user": groups["user"], "n": n, "total": total})
+from tests.spark.support.counts import count, write_batches
 
 
 def test_counts_are_those_of_all_batches_so_far(spark: SparkSession, tmp_path: Path) -> None:

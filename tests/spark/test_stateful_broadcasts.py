@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.spark import groupBy
-from tests.spark.test_stateful_arrow import write_batches
+from tests.spark.support.counts import write_batches
 from tests.spark.waiting import WAIT_SECONDS, wait_until
 
 OUTPUT = "user long, name string"

@@ -21,7 +21,7 @@ from tests.chaos.deaths import STEPS
 from tests.chaos.killed import killed_history
 from tests.chaos.query import Settings
 from tests.chaos.sessions import ROOT
-from tests.spark.conftest import use_java
+from tests.spark.support.java import use_java
 
 
 @cache

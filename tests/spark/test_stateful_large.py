@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.codecs.types import LongType, StructField, StructType
 from hdfsstore.spark import groupBy
-from tests.spark.test_stateful_arrow import write_batches
+from tests.spark.support.counts import write_batches
 
 MiB = 1 << 20
 

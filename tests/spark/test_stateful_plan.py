@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from hdfsstore import Checkpoint
 from hdfsstore.spark import groupBy
-from tests.spark.test_stateful_arrow import count, write_batches
+from tests.spark.support.counts import count, write_batches
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 NO_LIMIT = str((1 << 31) - 1)

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.spark import groupBy
-from tests.spark.test_stateful_arrow import write_batches
+from tests.spark.support.counts import write_batches
 from tests.spark.waiting import wait_until
 from tests.support.images import resident
 

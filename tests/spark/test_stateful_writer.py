@@ -10,75 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, SchemaMismatchError, UnsupportedQueryError
+from hdfsstore import SchemaMismatchError, UnsupportedQueryError
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.api.keys import key_columns
 from hdfsstore.spark.driver.query import StatefulQuery
 from hdfsstore.spark.driver.unsupported import check_input
+from tests.spark.support.totals import Events, finished, state_of, total, totals
 from tests.spark.waiting import WAIT_SECONDS
-
-SCHEMA = "user string, n long, seconds long"
-
-
-class Events:
-    """A stream of files, one a batch."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
-        self._folder = str(folder)
-
-    def add(self, *rows: tuple[str, int, int]) -> None:
-        self._spark.createDataFrame(list(rows), SCHEMA).coalesce(1).write.mode("append").json(self._folder)
-
-    def stream(self) -> DataFrame:
-        return self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(self._folder)
-
-    def timed(self) -> DataFrame:
-        return self.stream().withColumn("time", F.timestamp_seconds("seconds")).withWatermark("time", "0 seconds")
 
 
 @pytest.fixture
 def events(spark: SparkSession, tmp_path: Path) -> Events:
     return Events(spark, tmp_path / "events")
-
-
-def total(rows: pa.Table, state: Any) -> pa.Table:
-    """The sum of n for each user."""
-    new = rows.group_by("user").aggregate([("n", "sum")])
-    sums = pc.add(new["n_sum"], pc.fill_null(state.get(new)["total"], 0))
-    state.put(new, pa.table({"total": sums}))
-    return pa.table({"user": new["user"], "total": sums})
-
-
-def totals(df: DataFrame, output_mode: str = "update", timeout_conf: str = "NoTimeout") -> Any:
-    return groupBy(df, "user").mapInArrowWithState(
-        total, "user string, total long", "total long", output_mode, timeout_conf
-    )
-
-
-def state_of(checkpoint: Path) -> dict[str, int]:
-    rows = Checkpoint(checkpoint / "hdfsstore").read_state().to_pylist()
-    return {row["key"]["user"]: row["value"]["groupState"]["total"] for row in rows}
-
-
-def finished(query: StreamingQuery) -> StatefulQuery:
-    assert query.awaitTermination(WAIT_SECONDS)
-    assert isinstance(query, StatefulQuery)
-    return query
-
-
-def run_again(checkpoint: Path, batch_id: int) -> None:
-    """Leaves a checkpoint as a driver does that is killed after its sink has returned and before that is noted."""
-    for log in ("commits", "hdfsstore/commits"):
-        for name in (f"{batch_id}", f".{batch_id}.crc"):
-            (checkpoint / log / name).unlink(missing_ok=True)
 
 
 def test_a_table_is_made_and_appended_to(spark: SparkSession, events: Events, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import from_arrow_schema, to_arrow_schema
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.support.row_strategies import plain_leaves, tables
-from tests.unit.codecs.test_unsafe_row_properties import same
+from tests.support.rows import same
 
 
 def unsafe_rows(frame: DataFrame) -> tuple[bytes, pa.Buffer]:

@@ -44,3 +44,22 @@ def counted(table: pa.Table) -> Counter[str]:
     """How often each row occurs."""
     columns = [plain(column) for column in table.columns]
     return Counter(map(repr, zip(*columns, strict=True)))
+
+
+def same(left: pa.Array, right: pa.Array) -> bool:
+    """Equal, NaN too, field by field by position, whatever the names."""
+    if left.type != right.type or len(left) != len(right) or not left.is_valid().equals(right.is_valid()):
+        return False
+    if pa.types.is_struct(left.type):
+        keep = left.is_valid()
+        return all(same(left.field(i).filter(keep), right.field(i).filter(keep)) for i in range(left.type.num_fields))
+    if pa.types.is_list(left.type) or pa.types.is_map(left.type):
+        counts = [[len(x) if x.is_valid else None for x in side] for side in (left, right)]
+        return counts[0] == counts[1] and same(elements(left), elements(right))
+    if pa.types.is_floating(left.type):
+        return repr(left.to_pylist()) == repr(right.to_pylist())
+    return left.equals(right)
+
+
+def elements(lists: pa.Array) -> pa.Array:
+    return pa.concat_arrays([x.values for x in lists if x.is_valid] or [lists.values[:0]])

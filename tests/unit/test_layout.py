@@ -106,3 +106,10 @@ def test_packages_import_nothing(package: str) -> None:
     if package not in PUBLIC:
         tree = ast.parse(modules()[package].read_text("utf-8"))
         assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(tree))
+
+
+def test_no_test_module_imports_another() -> None:
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert not (node.module or "").rpartition(".")[2].startswith("test_"), f"{path} imports {node.module}"

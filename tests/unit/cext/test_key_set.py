@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore._cext.key_set import KeySet
-from tests.unit.codecs.test_records import Record, spans_of
+from tests.support.records import Record, spans_of
 
 KEYS = st.binary(max_size=3) | st.binary(min_size=7, max_size=9)
 RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=40)

@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hdfsstore import Checkpoint, UnsupportedProviderError
 from hdfsstore.checkpoint.conf import HDFS_PROVIDER, ROCKSDB_PROVIDER, compression_codec, row_checksum
 from hdfsstore.codecs.types import StructField, StructType, parse_type
-
-DATA = Path(__file__).parents[2] / "data"
-CASES = sorted(path.parent.parent for path in DATA.glob("spark-*/*/truth/case.json"))
+from tests.unit.checkpoint.real_checkpoints import CASES, truth
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda path: f"{path.parent.name}/{path.name}")
-
-
-def truth(case: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((case / "truth" / "case.json").read_text())
-    return content
 
 
 def columns(struct: StructType | None) -> list[tuple[str, object]]:

@@ -18,8 +18,7 @@ from hdfsstore.checkpoint.spark_quirks import kept_value_type
 from hdfsstore.codecs.records import RecordFormat, Window, read_windows
 from hdfsstore.codecs.types import CalendarIntervalType, StringType, StructType, parse_type
 from hdfsstore.codecs.unsafe_row import RowCodec
-
-from .test_real_checkpoints import CASES, truth
+from tests.unit.checkpoint.real_checkpoints import CASES, truth
 
 
 def hdfs_cases() -> list[Path]:

@@ -4,7 +4,7 @@ from itertools import combinations
 import pytest
 
 from tests.unit.cli.conftest import Run, checkpoint
-from tests.unit.cli.test_history import states
+from tests.unit.cli.states import states
 
 CASES = [
     ("aggregation_many_buffers", "default", 0),

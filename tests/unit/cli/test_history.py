@@ -1,5 +1,4 @@
 import json
-from itertools import chain
 
 import pyarrow as pa
 import pytest
@@ -7,30 +6,9 @@ import pytest
 from hdfsstore import Checkpoint
 from hdfsstore.cli.history import partitions_of
 from hdfsstore.cli.keys import parse_key
-from hdfsstore.cli.names import unique_names, with_names
 from hdfsstore.cli.values import json_texts
-from tests.support.truth import Read, reads
 from tests.unit.cli.conftest import Run, checkpoint
-
-
-def states(case: str, store_name: str = "default", operator_id: int = 0) -> dict[int, dict[str, str]]:
-    """What Spark read: for each batch the values by key, both as JSON."""
-    found: dict[int, dict[str, str]] = {}
-    for read in reads():
-        facts = read.facts
-        of = (read.case.folder.parent.name, read.case.folder.name, facts["store_name"], facts["operator_id"])
-        whole = facts["change_feed"] is None and facts["join_side"] is None
-        if of == ("spark-4.3.0", case, store_name, operator_id) and whole:
-            found[facts["batch_id"]] = _by_key(read)
-    return found
-
-
-def _by_key(read: Read) -> dict[str, str]:
-    rows = read.rows
-    assert rows is not None
-    named = [with_names(batch, unique_names(batch.schema)) for batch in rows.to_batches()]
-    texts = [zip(json_texts(batch["key"]), json_texts(batch["value"]), strict=True) for batch in named]
-    return dict(chain.from_iterable(texts))
+from tests.unit.cli.states import states
 
 
 @pytest.mark.parametrize(

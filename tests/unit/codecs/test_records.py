@@ -12,17 +12,9 @@ from hdfsstore.codecs import records as windows
 from hdfsstore.codecs.compression import Reader, compress, open_reader
 from hdfsstore.codecs.records import RecordFormat, read_windows
 from hdfsstore.errors import CorruptFileError
+from tests.support.records import Record
 
-Record = tuple[bytes, bytes | None]
 RECORDS = st.lists(st.tuples(st.binary(max_size=40), st.none() | st.binary(max_size=40)), max_size=30)
-
-
-def spans_of(items: list[bytes | None]) -> tuple[bytes, pa.Buffer]:
-    data, spans = b"", []
-    for item in items:
-        spans += [len(data), -1 if item is None else len(item)]
-        data += item or b""
-    return data, pa.py_buffer(struct.pack(f"={len(spans)}i", *spans))
 
 
 def encode(records: list[Record], *, row_checksums: bool = False) -> bytes:

@@ -19,7 +19,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, SizeLimitError
 from tests.support.maps import binary, large_key, zeros
-from tests.unit.codecs.test_unsafe_row import schema, spans_of
+from tests.support.unsafe_rows import schema, spans_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="address space without memory can be had on Linux")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import struct
 from decimal import Decimal
 
@@ -12,10 +11,7 @@ import pytest
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
-
-
-def spans_of(*pairs: tuple[int, int]) -> pa.Buffer:
-    return pa.py_buffer(array.array("i", [number for pair in pairs for number in pair]).tobytes())
+from tests.support.unsafe_rows import schema, spans_of
 
 
 def pack(rows: list[bytes | None]) -> tuple[bytes, pa.Buffer]:
@@ -27,10 +23,6 @@ def pack(rows: list[bytes | None]) -> tuple[bytes, pa.Buffer]:
         pairs.append((len(data), -1 if row is None else len(row)))
         data += row or b""
     return data, spans_of(*pairs)
-
-
-def schema(*fields: t.DataType) -> t.StructType:
-    return t.StructType(tuple(t.StructField(f"f{i}", type_) for i, type_ in enumerate(fields)))
 
 
 def decode(struct_type: t.StructType, *rows: bytes | None) -> pa.StructArray:

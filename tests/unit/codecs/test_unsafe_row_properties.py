@@ -12,6 +12,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import StateStoreError
 from tests.support.row_strategies import tables
+from tests.support.rows import same
 
 
 def spread(encoded: pa.BinaryArray) -> tuple[bytes, pa.Buffer]:
@@ -23,25 +24,6 @@ def spread(encoded: pa.BinaryArray) -> tuple[bytes, pa.Buffer]:
         numbers += [len(data), -1 if row is None else len(row)]
         data += row or b""
     return data, pa.py_buffer(array.array("i", numbers).tobytes())
-
-
-def same(left: pa.Array, right: pa.Array) -> bool:
-    """Equal, NaN too, field by field by position, whatever the names."""
-    if left.type != right.type or len(left) != len(right) or not left.is_valid().equals(right.is_valid()):
-        return False
-    if pa.types.is_struct(left.type):
-        keep = left.is_valid()
-        return all(same(left.field(i).filter(keep), right.field(i).filter(keep)) for i in range(left.type.num_fields))
-    if pa.types.is_list(left.type) or pa.types.is_map(left.type):
-        counts = [[len(x) if x.is_valid else None for x in side] for side in (left, right)]
-        return counts[0] == counts[1] and same(elements(left), elements(right))
-    if pa.types.is_floating(left.type):
-        return repr(left.to_pylist()) == repr(right.to_pylist())
-    return left.equals(right)
-
-
-def elements(lists: pa.Array) -> pa.Array:
-    return pa.concat_arrays([x.values for x in lists if x.is_valid] or [lists.values[:0]])
 
 
 @given(tables())

@@ -17,7 +17,7 @@ from hdfsstore import (
     UnsupportedQueryError,
 )
 from hdfsstore.spark.querylog.migration import check_takeover, take_over
-from tests.unit.spark.querylog.test_migration import CONF, LAST, WANTED, a_copy
+from tests.unit.spark.querylog.spark_checkpoint import CONF, LAST, WANTED, a_copy
 
 Break = Callable[[Path], object]
 

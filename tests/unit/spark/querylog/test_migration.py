@@ -13,38 +13,21 @@ import pytest
 import hdfsstore
 from hdfsstore import CorruptFileError, MissingFileError, StateStoreError, UnsupportedQueryError
 from hdfsstore.checkpoint.state_schema import encode_state_schema
-from hdfsstore.codecs import types as t
 from hdfsstore.spark.querylog import migration, rewind, state_copy
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.querylog.migration import take_over
-from hdfsstore.spark.querylog.state_description import StateDescription, settle_state
+from hdfsstore.spark.querylog.state_description import settle_state
 from hdfsstore.spark.spec import value_schema
 from hdfsstore.state.conf import StateStoreConf
 from tests.support.rows import counted
 from tests.support.truth import DATA
+from tests.unit.spark.querylog.spark_checkpoint import CASE, CONF, KEY, LAST, METHOD, STATE, WANTED, a_copy
 
-METHOD = "applyInPandasWithState"
-CASE = "spark-4.3.0/apply_in_pandas_with_state"
-CONF = StateStoreConf()
-KEY = t.StructType((t.StructField("k", t.StringType()),))
-STATE = t.StructType((t.StructField("total", t.LongType()),))
-# As the query that wrote the checkpoints has it; two partitions are pinned.
-WANTED = StateDescription(METHOD, "EventTimeTimeout", KEY, value_schema(STATE, "EventTimeTimeout"), 5)
-LAST = 2  # the state is empty after batch 4
 FORMATS = {
     "format 2": CONF,
     "format 1": replace(CONF, checkpoint_format_version=1),
     "another codec": replace(CONF, compression_codec="zstd", row_checksum_enabled=True),
 }
-
-
-def a_copy(tmp_path: Path, case: str = CASE) -> Path:
-    """The checkpoint as it was after batch LAST, without side files."""
-    checkpoint = shutil.copytree(DATA / case / "checkpoint", tmp_path / "checkpoint")
-    for path in [*checkpoint.rglob(".*.crc"), *checkpoint.glob("offsets/[0-9]"), *checkpoint.glob("commits/[0-9]")]:
-        if path.suffix or int(path.name) > LAST:
-            path.unlink()
-    return checkpoint
 
 
 def rows_of(checkpoint: Path, batch_id: int | None = None) -> pa.Table:

@@ -127,3 +127,25 @@ def id_of(info: StateStoreCheckpointInfo) -> VersionId:
 def spoil(path: Path) -> None:
     """Damages a file so that whoever reads it fails."""
     path.write_bytes(path.read_bytes()[:-3])
+
+
+def with_image(executors: Executors, count: int) -> list[VersionId]:
+    """So many versions, the last of which has a local image."""
+    with executors.open(min_deltas_for_snapshot=count - 1) as provider:
+        versions = chain(provider, count)
+        provider.do_maintenance()
+    assert [path.name.split("_")[0].split(".")[0] for path in executors.images()] == [str(count)]
+    return versions
+
+
+def damage(image: Path, begin: float = 0) -> None:
+    """Changes bytes of each block behind the header, or behind a share of the file, under whoever has it mapped."""
+    image.chmod(0o600)
+    with image.open("r+b") as file:
+        size = image.stat().st_size
+        for position in range(max(4096, int(begin * size)) + 10, size, 256):
+            file.seek(position)
+            byte = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte[0] ^ 0xFF]))
+    image.chmod(0o400)

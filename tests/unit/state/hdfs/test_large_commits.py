@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.state.hdfs.executors import Executors, id_of
-from tests.unit.state.hdfs.test_provider_images import damage, with_image
+from tests.unit.state.hdfs.executors import Executors, damage, id_of, with_image
 
 VALUE = bytes(240 << 20)
 

@@ -15,20 +15,23 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.hdfs.store import HdfsStateStore
 from hdfsstore.state.versions.files import VersionId
 from tests.support.images import needs_smaps, resident
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
+from tests.unit.state.hdfs.executors import (
+    EMPTY,
+    Executors,
+    chain,
+    commit,
+    contents,
+    damage,
+    id_of,
+    read,
+    rows_at,
+    spoil,
+    with_image,
+)
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
 VALUE = pa.schema([("v", pa.string()), ("due", pa.int64())])
 INDEXED = 16  # where `due` stands in a value
-
-
-def with_image(executors: Executors, count: int) -> list[VersionId]:
-    """So many versions, the last of which has a local image."""
-    with executors.open(min_deltas_for_snapshot=count - 1) as provider:
-        versions = chain(provider, count)
-        provider.do_maintenance()
-    assert [path.name.split("_")[0].split(".")[0] for path in executors.images()] == [str(count)]
-    return versions
 
 
 def test_a_version_is_loaded_from_its_image(any_executors: Executors) -> None:
@@ -200,19 +203,6 @@ def test_without_a_place_for_images_the_store_works(any_executors: Executors) ->
     versions = chain(provider, 3)
     provider.do_maintenance()
     assert read(any_executors.open(), commit(provider, versions[3])) == rows_at(4)
-
-
-def damage(image: Path, begin: float = 0) -> None:
-    """Changes bytes of each block behind the header, or behind a share of the file, under whoever has it mapped."""
-    image.chmod(0o600)
-    with image.open("r+b") as file:
-        size = image.stat().st_size
-        for position in range(max(4096, int(begin * size)) + 10, size, 256):
-            file.seek(position)
-            byte = file.read(1)
-            file.seek(position)
-            file.write(bytes([byte[0] ^ 0xFF]))
-    image.chmod(0o400)
 
 
 def prefix_of(provider: HdfsStateStoreProvider, a: int) -> bytes:
