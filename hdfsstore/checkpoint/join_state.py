@@ -19,7 +19,7 @@ from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
 from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
+from hdfsstore.state.protocols import PartitionReader
 
 SIDES = ("left", "right")
 
@@ -48,13 +48,13 @@ class JoinSideConverter:
     Args:
         counts: converts the side's keyToNumValues store.
         rows: converts the side's keyWithIndexToValue store.
-        count_loaders: what loads the keyToNumValues store, by partition.
+        count_readers: what loads the keyToNumValues store, by partition.
     """
 
-    def __init__(self, counts: RowConverter, rows: RowConverter, count_loaders: dict[int, PartitionLoader]) -> None:
+    def __init__(self, counts: RowConverter, rows: RowConverter, count_readers: dict[int, PartitionReader]) -> None:
         self._counts = counts
         self._rows = rows
-        self._count_loaders = count_loaders
+        self._count_readers = count_readers
         fields = list(rows.values.arrow_type)
         self._width = len(fields) - has_matched_column(rows.value_type)
         self._value_type = pa.struct(fields[: self._width])
@@ -69,7 +69,7 @@ class JoinSideConverter:
     def at(self, partition: StorePartition, version: int) -> Convert:
         """What converts the windows of one partition, once it has loaded the numbers of rows of its keys."""
         # Nothing is noted while the store is loaded: where a file of it is damaged or gone, loading starts anew.
-        counts = self._count_loaders[partition.partition_id].load(version, self._count)
+        counts = self._count_readers[partition.partition_id].load(version, self._count)
         known = KeySet()
         for window, _ in counts:
             try:

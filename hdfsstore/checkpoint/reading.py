@@ -17,8 +17,8 @@ from hdfsstore.codecs.records import Window
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
 from hdfsstore.state.parallel import run_all, stream_all
+from hdfsstore.state.protocols import PartitionReader
 
 Convert = Callable[[Window], pa.RecordBatch]
 
@@ -27,10 +27,10 @@ UPDATE, DELETE = "update", "delete"
 
 @dataclass(frozen=True, slots=True)
 class StorePartition:
-    """One partition of a store: its number and what loads its versions."""
+    """One partition of a store: its number and what reads its versions."""
 
     partition_id: int
-    loader: PartitionLoader
+    reader: PartitionReader
 
 
 class Converter(Protocol):
@@ -131,11 +131,11 @@ def open_reader(
 
 
 def _load(partition: StorePartition, converter: Converter, version: int) -> list[pa.RecordBatch]:
-    return partition.loader.load(version, converter.at(partition, version))
+    return partition.reader.load(version, converter.at(partition, version))
 
 
 def _stream(partition: StorePartition, converter: Converter, version: int) -> Iterator[pa.RecordBatch]:
-    return partition.loader.stream(version, converter.at(partition, version))
+    return partition.reader.stream(version, converter.at(partition, version))
 
 
 def read_changes(
@@ -154,7 +154,7 @@ def read_changes(
             columns = [batch_ids, kinds, keys, values, ids.array(len(window))]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return partition.loader.changes(versions, convert)
+        return partition.reader.changes(versions, convert)
 
     changed = run_all([partial(read, partition) for partition in partitions], threads)
     return pa.Table.from_batches([batch for batches in changed for batch in batches], schema=schema)

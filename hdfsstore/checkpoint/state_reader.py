@@ -24,7 +24,8 @@ from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
+from hdfsstore.state.protocols import PartitionReader
 
 
 class StateReader:
@@ -77,8 +78,8 @@ class StateReader:
             count_store, store = (operator.store(name) for name in side_stores(join_side, operator))
             self._rows = self._row_converter(store, None, schemas[1])
             counts = self._row_converter(count_store, schemas[0], None)
-            loaders = {i: self._loader(count_store, i) for i in count_store.partition_ids}
-            self._converter = JoinSideConverter(counts, self._rows, loaders)
+            readers = {i: self._reader(count_store, i) for i in count_store.partition_ids}
+            self._converter = JoinSideConverter(counts, self._rows, readers)
         self._partitions = self._choose(store, partitions)
 
     def read(self, threads: int) -> pa.Table:
@@ -106,7 +107,7 @@ class StateReader:
             )
         self._check_folders(store)
         ids = sorted(found if wanted is None else found & set(wanted))
-        return [StorePartition(i, self._loader(store, i)) for i in ids]
+        return [StorePartition(i, self._reader(store, i)) for i in ids]
 
     def _check_folders(self, store: Store) -> None:
         """A store that has a folder in no partition does not exist, whatever the metadata says."""
@@ -132,7 +133,7 @@ class StateReader:
         except UnsupportedTypeError as error:
             raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
 
-    def _loader(self, store: Store, partition_id: int) -> PartitionLoader:
+    def _reader(self, store: Store, partition_id: int) -> PartitionReader:
         position = [other.name for other in self._operator.stores].index(store.name)
         ids = {}
         for version, partitions in self._unique_ids.items():
@@ -146,12 +147,12 @@ class StateReader:
                 ) from None
             if unique_id:  # a store that was written without one, beside others that were not
                 ids[version] = unique_id
-        return PartitionLoader(self._fs, store.partition_path(partition_id), self._format, ids)
+        return HdfsPartitionReader(self._fs, store.partition_path(partition_id), self._format, ids)
 
     def _first(self, store: Store) -> Window | None:
         """Some records of the store."""
         for partition_id in store.partition_ids:
-            for window in self._loader(store, partition_id).stream(self._version, Window.copy):
+            for window in self._reader(store, partition_id).stream(self._version, Window.copy):
                 return window
         return None
 

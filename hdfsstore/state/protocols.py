@@ -5,14 +5,17 @@ Spark's StateStoreProvider, StateStore and ReadStateStore (StateStore.scala), wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from hdfsstore.codecs.records import Window
 from hdfsstore.state.store_id import StateStoreId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +171,21 @@ class StateStoreProvider(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class PartitionReader(Protocol):
+    """Reads versions of one partition from the files of a store, which need not be open."""
+
+    def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
+        """The state at `version`, each key once, as `convert` of one window of records after the other.
+
+        Raises:
+            BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
+            CorruptFileError: they are damaged.
+        """
+
+    def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
+        """The same in bounded memory. Files are checked before their first record is given."""
+
+    def changes(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+        """Every update and removal of `versions`, in their order, as `convert` of a version and its windows."""

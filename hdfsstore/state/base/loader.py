@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Generic
 
-from hdfsstore.state.versions.cached import HeldVersions, V
+from hdfsstore.state.versions.cached import CachedVersions, V
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.lineages import EMPTY
 from hdfsstore.state.versions.reader import VersionReader
@@ -29,7 +29,7 @@ class Loader(ABC, Generic[V]):
         counts: where hits and misses are counted.
     """
 
-    def __init__(self, reader: VersionReader, held: HeldVersions[V], counts: Counter[str]) -> None:
+    def __init__(self, reader: VersionReader, held: CachedVersions[V], counts: Counter[str]) -> None:
         self._files = reader
         self._kept = held
         self._counts = counts

@@ -23,7 +23,7 @@ from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import BatchCodec, RecordLimit
 from hdfsstore.state.store_id import StateStoreId
-from hdfsstore.state.versions.cached import HeldVersions, V
+from hdfsstore.state.versions.cached import CachedVersions, V
 from hdfsstore.state.versions.files import VersionId
 
 R = TypeVar("R", bound=ReadStateStore)
@@ -72,7 +72,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._counts: Counter[str] = Counter()
         self._done = MaintenanceMetrics()
 
-    def _start(self, held: HeldVersions[V], loader: Loader[V], committer: Committer[V, U], upkeep: Upkeep) -> None:
+    def _start(self, held: CachedVersions[V], loader: Loader[V], committer: Committer[V, U], upkeep: Upkeep) -> None:
         """The parts, which the end of a subclass' constructor gives."""
         self._held, self._loader, self._committer, self._upkeep = held, loader, committer, upkeep
         _providers.add(self)

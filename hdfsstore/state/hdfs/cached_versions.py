@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hdfsstore._cext.versioned_map import Image, Layer, VersionedMap
 from hdfsstore.state.maintenance.throttle import Step, no_step
-from hdfsstore.state.versions.cached import HeldVersions
+from hdfsstore.state.versions.cached import CachedVersions
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
@@ -61,7 +61,7 @@ class LayerTree:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldVersion:
+class HdfsVersion:
     """One version in memory. It stays readable for whoever has it, whatever is dropped or installed meanwhile.
 
     Attributes:
@@ -87,7 +87,7 @@ class HeldVersion:
         return [(version_id, layer) for _, version_id, layer in self.tree.path(self.layer)]
 
 
-class Versions(HeldVersions[HeldVersion]):
+class HdfsVersions(CachedVersions[HdfsVersion]):
     """Which versions are in memory. Nothing here takes long under the lock: a commit's layer is added without it."""
 
     def __init__(self, max_retained: int) -> None:
@@ -96,18 +96,18 @@ class Versions(HeldVersions[HeldVersion]):
 
     def append(
         self,
-        base: HeldVersion,
+        base: HdfsVersion,
         deltas: Sequence[tuple[VersionId, Layer]],
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None = None,
         *,
         committed: bool = False,
-    ) -> HeldVersion:
+    ) -> HdfsVersion:
         """Holds a version on top of `base`, wherever that has moved to. Costs the records in between.
 
         Args:
             deltas: what leads to it, oldest first; the last is the version's own.
-            lineage: that of the version, as HeldVersion has it.
+            lineage: that of the version, as HdfsVersion has it.
         """
         while True:
             with self._lock:
@@ -117,7 +117,7 @@ class Versions(HeldVersions[HeldVersion]):
                 tree, number = move.tree, placed
             for version_id, layer in deltas:
                 number = tree.add(number, layer, version_id)
-            version = HeldVersion(deltas[-1][0], tree, number, lineage, digest, committed)
+            version = HdfsVersion(deltas[-1][0], tree, number, lineage, digest, committed)
             with self._lock:
                 if self._current(base) is not on:
                     continue  # it moved meanwhile
@@ -138,8 +138,8 @@ class Versions(HeldVersions[HeldVersion]):
         Args:
             image: everything that the version holds.
             image_id: the version.
-            top: the last thing that was merged into the image: a layer of `HeldVersion.deltas`, or the image before
-                (`HeldVersion.tree.image`) where there was no layer.
+            top: the last thing that was merged into the image: a layer of `HdfsVersion.deltas`, or the image before
+                (`HdfsVersion.tree.image`) where there was no layer.
             step: called between two windows. Where it raises, versions that have not moved yet stay where they are.
 
         Returns:
@@ -186,7 +186,7 @@ class Versions(HeldVersions[HeldVersion]):
     def _trees(self) -> set[LayerTree]:
         return {held.tree for held in self.held()}
 
-    def _current(self, base: HeldVersion) -> HeldVersion:
+    def _current(self, base: HdfsVersion) -> HdfsVersion:
         held = self._held.get(base.id)
         return base if held is None or held.run is not base.run else held
 
@@ -199,7 +199,7 @@ class _Move:
         self._top = top
         self._moved: dict[tuple[LayerTree, int], int] = {}
 
-    def place(self, version: HeldVersion, step: Step = no_step) -> int | None:
+    def place(self, version: HdfsVersion, step: Step = no_step) -> int | None:
         """Adds to the tree what leads from `top` to the version, where it is missing. Returns its layer there.
 
         None: the version is not built on `top`.

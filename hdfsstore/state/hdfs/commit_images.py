@@ -13,9 +13,9 @@ import time
 from hdfsstore._cext.versioned_map import Image, Layer, Merger
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
-from hdfsstore.state.hdfs.version_images import HeldImages
+from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.digest import FileDigest
@@ -35,10 +35,10 @@ class CommitImages:
 
     def __init__(
         self,
-        images: HeldImages,
+        images: VersionImages,
         indexes: Indexes,
         conf: StateStoreConf,
-        versions: Versions,
+        versions: HdfsVersions,
         metrics: MaintenanceMetrics,
     ) -> None:
         self._images = images
@@ -49,19 +49,19 @@ class CommitImages:
 
     def made(
         self,
-        base: HeldVersion,
+        base: HdfsVersion,
         updates: Layer,
         version_id: VersionId,
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
-    ) -> HeldVersion | None:
+    ) -> HdfsVersion | None:
         """A version whose file is written, as an image; None where it is to be a layer on top of `base`."""
         if not has_outgrown(base.tree.image, updates.nbytes, self._share):
             return None
         begun = time.monotonic()
         try:
             tree = LayerTree(self._image(base, updates), version_id)
-            version = HeldVersion(version_id, tree, 0, lineage, digest, committed=True)
+            version = HdfsVersion(version_id, tree, 0, lineage, digest, committed=True)
             version = self._images.shared(version, self._versions.base_snapshot(version), before=base.tree.image_id)
         except StateStoreError as error:  # the base's image is damaged, or the provider was closed: the commit stands
             log.warning("no image of version %d is made: %s", version_id[0], error)
@@ -70,7 +70,7 @@ class CommitImages:
         self._metrics.image_commit_seconds += time.monotonic() - begun
         return version
 
-    def _image(self, base: HeldVersion, updates: Layer) -> Image:
+    def _image(self, base: HdfsVersion, updates: Layer) -> Image:
         image = updates.image(**self._indexes)
         if image is not None:
             return image

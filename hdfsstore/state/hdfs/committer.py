@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from hdfsstore._cext.versioned_map import Layer, Merger
 from hdfsstore.state.base.committer import Committer
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.hdfs.commit_images import CommitImages
 from hdfsstore.state.hdfs.snapshots import merged
 from hdfsstore.state.indexes import Indexes
@@ -17,7 +17,7 @@ from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.reader import VersionReader
 
 
-class HdfsCommitter(Committer[HeldVersion, Layer]):
+class HdfsCommitter(Committer[HdfsVersion, Layer]):
     """Writes versions of one store. Threads may share it.
 
     Args:
@@ -29,7 +29,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         self,
         files: VersionReader,
         checkpoint_format_version: int,
-        versions: Versions,
+        versions: HdfsVersions,
         indexes: Indexes,
         counts: Counter[str],
         images: CommitImages | None = None,
@@ -44,7 +44,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
 
     def _hold(
         self,
-        base: HeldVersion,
+        base: HdfsVersion,
         updates: Layer,
         version_id: VersionId,
         lineage: tuple[VersionId, ...],
@@ -56,7 +56,7 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         else:
             self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
 
-    def _whole(self, base: HeldVersion, updates: Layer, version_id: VersionId) -> None:
+    def _whole(self, base: HdfsVersion, updates: Layer, version_id: VersionId) -> None:
         layers = [layer for _, layer in base.deltas()]
         merger = Merger(base.tree.image, [*layers, updates], **self._indexes, in_steps=False)
         digest = self._publish(version_id, "snapshot", merged(merger))
@@ -66,4 +66,4 @@ class HdfsCommitter(Committer[HeldVersion, Layer]):
         while merger.build():
             continue
         tree = LayerTree(merger.finish(), version_id)
-        self._versions.add(HeldVersion(version_id, tree, 0, (), digest, committed=True))
+        self._versions.add(HdfsVersion(version_id, tree, 0, (), digest, committed=True))

@@ -18,22 +18,22 @@ from typing import TypeAlias
 
 from hdfsstore.errors import AddressSpaceError, ImageDamagedError, StateStoreError
 from hdfsstore.state.base.loader import Loader
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.hdfs.layer_reader import Delta, StoreReader
-from hdfsstore.state.hdfs.version_images import HeldImages
+from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.lineages import EMPTY
 
 log = logging.getLogger("hdfsstore.state.hdfs.loader")
 
 # The newest of some versions, which come newest first, that is at hand.
-Newest: TypeAlias = "Callable[[Sequence[VersionId]], HeldVersion | None]"
+Newest: TypeAlias = "Callable[[Sequence[VersionId]], HdfsVersion | None]"
 
 # So many versions back something in memory or an image is of use; from further back a snapshot is sooner loaded.
 _FEW = 50
 
 
-class VersionLoader(Loader[HeldVersion]):
+class HdfsLoader(Loader[HdfsVersion]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
@@ -42,7 +42,7 @@ class VersionLoader(Loader[HeldVersion]):
     """
 
     def __init__(
-        self, reader: StoreReader, versions: Versions, images: HeldImages, counts: Counter[str], *, share: bool
+        self, reader: StoreReader, versions: HdfsVersions, images: VersionImages, counts: Counter[str], *, share: bool
     ) -> None:
         super().__init__(reader, versions, counts)
         self._share = share
@@ -50,7 +50,7 @@ class VersionLoader(Loader[HeldVersion]):
         self._versions = versions
         self._images = images
 
-    def reload(self, damaged: HeldVersion) -> HeldVersion:
+    def reload(self, damaged: HdfsVersion) -> HdfsVersion:
         """The same version, from the checkpoint's files alone: its image is damaged, and is let go of."""
         with self._loading:
             held = self._versions.find(damaged.id)
@@ -69,13 +69,13 @@ class VersionLoader(Loader[HeldVersion]):
         self._versions.drop_tree(damaged)
         self._images.drop(damaged.image_id)
 
-    def _empty(self) -> HeldVersion:
-        return self._built(HeldVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
+    def _empty(self) -> HdfsVersion:
+        return self._built(HdfsVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
-    def _loaded(self, version_id: VersionId) -> HeldVersion:
+    def _loaded(self, version_id: VersionId) -> HdfsVersion:
         return self._by_deltas(version_id) or self._from_files(version_id, share=self._share)
 
-    def _by_deltas(self, wanted: VersionId) -> HeldVersion | None:
+    def _by_deltas(self, wanted: VersionId) -> HdfsVersion | None:
         try:
             way = self._way(wanted, self._newest)
         except AddressSpaceError as error:
@@ -92,7 +92,7 @@ class VersionLoader(Loader[HeldVersion]):
             self._let_go(way[0].tree)
             return None
 
-    def _built(self, begin: HeldVersion, deltas: Sequence[Delta]) -> HeldVersion:
+    def _built(self, begin: HdfsVersion, deltas: Sequence[Delta]) -> HdfsVersion:
         """What the last of the deltas makes of a version that is at hand, held; those in between are not."""
         if not deltas:
             if self._versions.find(begin.id) is None:
@@ -105,10 +105,10 @@ class VersionLoader(Loader[HeldVersion]):
         layers = [(delta.id, delta.layer) for delta in deltas]
         return self._versions.append(begin, layers, lineage, deltas[-1].digest)
 
-    def _way(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
+    def _way(self, wanted: VersionId, newest: Newest) -> tuple[HdfsVersion, list[Delta]] | None:
         return self._way_by_lineage(wanted, newest) if wanted[1] is not None else self._way_by_numbers(wanted, newest)
 
-    def _way_by_lineage(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
+    def _way_by_lineage(self, wanted: VersionId, newest: Newest) -> tuple[HdfsVersion, list[Delta]] | None:
         """What the version can be built on, and the deltas after that, oldest first; None: nothing here helps."""
         oldest = min((version for version, _ in self._at_hand()), default=wanted[0])
         ancestors = [wanted]  # newest first
@@ -131,7 +131,7 @@ class VersionLoader(Loader[HeldVersion]):
             log.info("%s: a delta on the way to version %d is not there: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _way_by_numbers(self, wanted: VersionId, newest: Newest) -> tuple[HeldVersion, list[Delta]] | None:
+    def _way_by_numbers(self, wanted: VersionId, newest: Newest) -> tuple[HdfsVersion, list[Delta]] | None:
         """The same without ids. Never past a snapshot, which may be where another run's versions begin."""
         exact = newest([wanted])
         if exact is not None:
@@ -150,11 +150,11 @@ class VersionLoader(Loader[HeldVersion]):
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _from_files(self, wanted: VersionId, *, share: bool = False) -> HeldVersion:
+    def _from_files(self, wanted: VersionId, *, share: bool = False) -> HdfsVersion:
         loaded = self._reader.version(wanted)
         self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
         tree = LayerTree(loaded.image, loaded.image_id)
-        begin = HeldVersion(loaded.image_id, tree, 0, (), loaded.digest)
+        begin = HdfsVersion(loaded.image_id, tree, 0, (), loaded.digest)
         if loaded.image_id != EMPTY:
             self._versions.note_snapshot(loaded.image_id, loaded.digest)
             self._counts["snapshotsLoaded"] += 1
@@ -165,12 +165,12 @@ class VersionLoader(Loader[HeldVersion]):
     def _at_hand(self) -> list[VersionId]:
         return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()
 
-    def _newest(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+    def _newest(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
         """The newest of them (they come newest first) that is held, or has an image here, and is still what it was."""
         held = self._newest_held(candidates)
         newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
         imaged = self._images.newest(newer)
         return held if imaged is None else imaged
 
-    def _newest_held(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+    def _newest_held(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
         return next((found for found in map(self._held, candidates) if found is not None), None)

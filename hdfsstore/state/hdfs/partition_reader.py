@@ -27,8 +27,8 @@ from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 T = TypeVar("T")
 
 
-class PartitionLoader:
-    """Reads versions of one partition of a store.
+class HdfsPartitionReader:
+    """hdfsstore.state.protocols.PartitionReader on deltas and snapshots.
 
     Args:
         fs: the filesystem of the checkpoint.
@@ -50,7 +50,7 @@ class PartitionLoader:
         self._unique_ids = unique_ids
 
     def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
-        """The state at `version`, each key once, as `convert` of one window of records after the other.
+        """The state at `version`, each key once, as the protocol says.
 
         A damaged snapshot is passed over with a warning, where an older one and the deltas after it are there.
 

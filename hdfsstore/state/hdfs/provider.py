@@ -17,14 +17,14 @@ from hdfsstore.codecs.types import StructType
 from hdfsstore.fs import read_file, resolve
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions
 from hdfsstore.state.hdfs.commit_images import CommitImages
 from hdfsstore.state.hdfs.committer import HdfsCommitter
 from hdfsstore.state.hdfs.layer_reader import StoreReader
-from hdfsstore.state.hdfs.loader import VersionLoader
-from hdfsstore.state.hdfs.snapshots import Snapshots
+from hdfsstore.state.hdfs.loader import HdfsLoader
+from hdfsstore.state.hdfs.snapshots import HdfsSnapshots
 from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
-from hdfsstore.state.hdfs.version_images import HeldImages
+from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import indexes_of
 from hdfsstore.state.local.image_cache import ImageCache
 from hdfsstore.state.maintenance.provider_run import Upkeep
@@ -34,7 +34,7 @@ from hdfsstore.state.store_id import StateStoreId
 log = logging.getLogger("hdfsstore.state.hdfs.provider")
 
 
-class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore, HdfsStateStore]):
+class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore, HdfsStateStore]):
     """hdfsstore.state.protocols.StateStoreProvider on deltas and snapshots.
 
     Args:
@@ -68,7 +68,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
         self.row_checksums = conf.row_checksum_enabled
-        self.versions = Versions(conf.max_versions_to_retain_in_memory)
+        self.versions = HdfsVersions(conf.max_versions_to_retain_in_memory)
         fs, root = resolve(store_id.checkpoint_root)
         declared = conf.max_record_bytes + (CHECKSUM_BYTES if conf.row_checksum_enabled else 0)
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
@@ -76,7 +76,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         indexes = indexes_of(key_type, value_type, num_cols_prefix_key, indexed_offset)
         reader = StoreReader(fs, folder, file_format, indexes)
         self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
-        self.images = HeldImages(
+        self.images = VersionImages(
             self._cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), self._counts
         )
         images = CommitImages(self.images, indexes, conf, self.versions, self._done)
@@ -88,9 +88,9 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
             self._counts,
             images if takes_turns else None,
         )
-        self._version_loader = VersionLoader(reader, self.versions, self.images, self._counts, share=takes_turns)
+        self._version_loader = HdfsLoader(reader, self.versions, self.images, self._counts, share=takes_turns)
         keep = conf.min_versions_to_retain
-        snapshots = Snapshots(
+        snapshots = HdfsSnapshots(
             reader,
             indexes,
             conf,
@@ -112,7 +112,7 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
         )
         self._start(self.versions, self._version_loader, committer, upkeep)
 
-    def reload(self, version: HeldVersion) -> HeldVersion:
+    def reload(self, version: HdfsVersion) -> HdfsVersion:
         """The same version from the checkpoint's files, after its image was found damaged."""
         return self._version_loader.reload(version)
 
@@ -127,10 +127,10 @@ class HdfsStateStoreProvider(BaseProvider[HeldVersion, Layer, HdfsReadStateStore
     def _nbytes(self) -> int:
         return self.versions.nbytes
 
-    def _store(self, base: HeldVersion) -> HdfsStateStore:
+    def _store(self, base: HdfsVersion) -> HdfsStateStore:
         return HdfsStateStore(self, base)
 
-    def _read_store(self, base: HeldVersion) -> HdfsReadStateStore:
+    def _read_store(self, base: HdfsVersion) -> HdfsReadStateStore:
         return HdfsReadStateStore(self, base)
 
     def _let_go(self) -> None:

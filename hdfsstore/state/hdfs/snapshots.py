@@ -18,9 +18,9 @@ from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.records import WINDOW_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions
 from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
-from hdfsstore.state.hdfs.version_images import HeldImages
+from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.maintenance.snapshot_schedule import Schedule
 from hdfsstore.state.maintenance.throttle import Step, no_step
@@ -43,7 +43,7 @@ _OVERDUE = 4
 _EARLIEST = 0.5
 
 
-class Snapshots:
+class HdfsSnapshots:
     """What one provider's maintenance does for loads to come. One thread at a time.
 
     Args:
@@ -59,10 +59,10 @@ class Snapshots:
         indexes: Indexes,
         conf: StateStoreConf,
         partition_id: int,
-        versions: Versions,
-        images: HeldImages,
-        load: Callable[[VersionId], HeldVersion],
-        reload: Callable[[HeldVersion], HeldVersion],
+        versions: HdfsVersions,
+        images: VersionImages,
+        load: Callable[[VersionId], HdfsVersion],
+        reload: Callable[[HdfsVersion], HdfsVersion],
         metrics: MaintenanceMetrics,
     ) -> None:
         self._files = files
@@ -76,7 +76,7 @@ class Snapshots:
         self._load = load
         self._reload = reload
         self._metrics = metrics
-        self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
+        self._schedule: Schedule[HdfsVersion] = Schedule(conf, versions)
         self._uploads = Uploads(files, versions, metrics, conf.maintenance_interval)
         self._loaded: VersionId | None = None  # the last version that was loaded only to look whether a snapshot is due
 
@@ -120,7 +120,7 @@ class Snapshots:
         late = self._versions.deltas_since_snapshot(held) - _OVERDUE * every
         return late > 0 and late % every == 1 % every and not self._uploads.is_put_off
 
-    def _made_elsewhere(self, due: Sequence[HeldVersion]) -> bool:
+    def _made_elsewhere(self, due: Sequence[HdfsVersion]) -> bool:
         """Looks whether another process that works on the store has made a snapshot since; returns whether one has."""
         with_ids = [item for version in due for item in (*version.lineage, version.id) if item[1] is not None]
         if not with_ids:
@@ -132,14 +132,14 @@ class Snapshots:
                 self._versions.note_snapshot(item)
         return sum(map(self._versions.deltas_since_snapshot, due)) < before
 
-    def _adopt(self, version: HeldVersion) -> None:
+    def _adopt(self, version: HdfsVersion) -> None:
         """Goes over to the newest image that another process has made of what leads to the version, if there is one."""
         layers = dict(version.deltas())
         image = self._images.newest(list(reversed(layers)))
         if image is not None:
             self._versions.install(image.tree.image, image.id, layers[image.id])
 
-    def _at_hand(self) -> list[HeldVersion]:
+    def _at_hand(self) -> list[HdfsVersion]:
         """What is held; where memory retains too little, with the version that the driver named last, once each."""
         held = self._versions.held()
         confirmed = self._versions.confirmed
@@ -159,21 +159,21 @@ class Snapshots:
             )
             return held
 
-    def _confirmed(self) -> HeldVersion | None:
+    def _confirmed(self) -> HdfsVersion | None:
         """The version that the driver named last, if it is held."""
         return next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
 
-    def _grown(self) -> HeldVersion | None:
+    def _grown(self) -> HdfsVersion | None:
         """That version, if too much was committed since its image."""
         held = self._confirmed()
         return held if held is not None and self._has_grown(held, self._overlay_share) else None
 
-    def _has_grown(self, held: HeldVersion, share: float) -> bool:
+    def _has_grown(self, held: HdfsVersion, share: float) -> bool:
         if held.layer == 0 and held.tree.num_layers <= 2 * MAX_ATTEMPTS:
             return False
         return has_outgrown(held.tree.image, held.tree.map.nbytes, share)
 
-    def _work(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
+    def _work(self, version: HdfsVersion, step: Step, *, upload: bool, install: bool) -> bool:
         """Merges a version, and once more where its image is damaged. Returns whether it was uploaded."""
         try:
             return self._made(version, step, upload=upload, install=install)
@@ -181,7 +181,7 @@ class Snapshots:
             log.warning("%s; version %d is loaded from the checkpoint's files", error, version.id[0])
             return self._made(self._reload(version), step, upload=upload, install=install)
 
-    def _made(self, version: HeldVersion, step: Step, *, upload: bool, install: bool) -> bool:
+    def _made(self, version: HdfsVersion, step: Step, *, upload: bool, install: bool) -> bool:
         begun = time.monotonic()
         layers = [layer for _, layer in version.deltas()]
         merger = Merger(version.tree.image, layers, **self._indexes) if layers else None
@@ -205,7 +205,7 @@ class Snapshots:
         version.tree.image.give_up_pages(step)  # all of them were read, once
         return uploaded
 
-    def _uploaded(self, version: HeldVersion, records: Iterator[pa.Buffer]) -> bool:
+    def _uploaded(self, version: HdfsVersion, records: Iterator[pa.Buffer]) -> bool:
         # A thread compresses ahead: writing into fresh pages of the system's cache takes half as long as compressing.
         codec = self._files.format.compression_codec
         with closing(stream_all([lambda: compressed(codec, records)], threads=1)) as pieces:

@@ -14,7 +14,7 @@ from hdfsstore._cext.versioned_map import Layer, LayerBuilder, Transaction
 from hdfsstore.errors import ImageDamagedError
 from hdfsstore.state.base import store
 from hdfsstore.state.base.store import BaseReadStore, BaseStore
-from hdfsstore.state.hdfs.cached_versions import HeldVersion
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion
 from hdfsstore.state.maintenance.throttle import foreground
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.rows import BinaryRows
@@ -23,22 +23,22 @@ log = logging.getLogger("hdfsstore.state.hdfs.store")
 T = TypeVar("T")
 
 
-class Owner(store.Owner, Protocol):
+class HdfsOwner(store.Owner, Protocol):
     """What a store needs of the provider that opened it."""
 
     row_checksums: bool
 
-    def reload(self, damaged: HeldVersion) -> HeldVersion:
+    def reload(self, damaged: HdfsVersion) -> HdfsVersion:
         """The same version from the checkpoint's files, as its image is damaged."""
 
-    def write(self, base: HeldVersion, updates: Layer) -> StateStoreCheckpointInfo:
+    def write(self, base: HdfsVersion, updates: Layer) -> StateStoreCheckpointInfo:
         """Writes the next version."""
 
 
-class HdfsReadStateStore(BaseReadStore[Owner, Transaction]):
+class HdfsReadStateStore(BaseReadStore[HdfsOwner, Transaction]):
     """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
 
-    def __init__(self, owner: Owner, base: HeldVersion) -> None:
+    def __init__(self, owner: HdfsOwner, base: HdfsVersion) -> None:
         super().__init__(owner, base.id, base.tree.map.transaction(base.layer))
         self._base = base
         # Updates made before an image was found damaged, oldest first.
@@ -101,11 +101,11 @@ class HdfsReadStateStore(BaseReadStore[Owner, Transaction]):
 
     def _end(self, how: str, metrics: dict[str, int | float] | None = None) -> None:
         super()._end(how, metrics)
-        self._base = cast("HeldVersion", self._transaction)  # the store may be kept for long
+        self._base = cast("HdfsVersion", self._transaction)  # the store may be kept for long
         self._sealed = []
 
 
-class HdfsStateStore(HdfsReadStateStore, BaseStore[Owner, Transaction]):
+class HdfsStateStore(HdfsReadStateStore, BaseStore[HdfsOwner, Transaction]):
     """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
 
     def put(self, key: bytes, value: bytes) -> None:

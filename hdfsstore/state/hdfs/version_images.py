@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from hdfsstore._cext.versioned_map import Image
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, LayerTree
 from hdfsstore.state.hdfs.layer_reader import StoreReader
 from hdfsstore.state.local.image_cache import StoreImages
 from hdfsstore.state.maintenance.throttle import Step, no_step
@@ -29,7 +29,7 @@ from hdfsstore.state.versions.files import VersionId
 log = logging.getLogger("hdfsstore.state.hdfs.version_images")
 
 
-class HeldImages:
+class VersionImages:
     """The local images of one store, as versions to hold. Threads may share it.
 
     Args:
@@ -49,7 +49,7 @@ class HeldImages:
         """The versions that have an image, which may turn out to be of no use."""
         return self._images.names()
 
-    def newest(self, candidates: Sequence[VersionId]) -> HeldVersion | None:
+    def newest(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
         """The newest of the candidates that has an image of this query's run. Others are deleted."""
         left = list(candidates)
         while left and (found := self._images.newest(left)) is not None:
@@ -65,7 +65,7 @@ class HeldImages:
 
     def write(
         self,
-        version: HeldVersion,
+        version: HdfsVersion,
         image: Image,
         base: tuple[int, FileDigest] | None,
         *,
@@ -91,8 +91,8 @@ class HeldImages:
         return mapped
 
     def shared(
-        self, version: HeldVersion, base: tuple[int, FileDigest] | None, *, before: VersionId | None = None
-    ) -> HeldVersion:
+        self, version: HdfsVersion, base: tuple[int, FileDigest] | None, *, before: VersionId | None = None
+    ) -> HdfsVersion:
         """A version that is an image in memory, on a local one where there is a place for it, as all processes have it.
 
         Args:
@@ -114,7 +114,7 @@ class HeldImages:
     def _query_id(self) -> str | None:
         return self._read_query_id()
 
-    def _version(self, image: Image, metadata: Mapping[str, Any], version_id: VersionId) -> HeldVersion | None:
+    def _version(self, image: Image, metadata: Mapping[str, Any], version_id: VersionId) -> HdfsVersion | None:
         try:
             lineage = tuple((int(version), unique_id) for version, unique_id in metadata["lineage"])
             run = metadata["run"]
@@ -131,4 +131,4 @@ class HeldImages:
             return None
         if base_digest is not None and not self._reader.is_unchanged_or_gone((base[0], None), base_digest):
             return None
-        return HeldVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)
+        return HdfsVersion(version_id, LayerTree(image, version_id), 0, lineage, digest)

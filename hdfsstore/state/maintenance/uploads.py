@@ -12,7 +12,7 @@ from hdfsstore.fs import modified_at
 from hdfsstore.publish import publish, remove
 from hdfsstore.state.maintenance.retries import Retries
 from hdfsstore.state.metrics import MaintenanceMetrics
-from hdfsstore.state.versions.cached import Held
+from hdfsstore.state.versions.cached import CachedVersion
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import StateFiles
 from hdfsstore.state.versions.lineages import Lineages
@@ -42,7 +42,7 @@ class Uploads:
         """Whether none is to be made now, as they failed lately."""
         return self._retries.is_put_off
 
-    def upload(self, version: Held, content: Iterator[bytes]) -> bool:
+    def upload(self, version: CachedVersion, content: Iterator[bytes]) -> bool:
         """Writes the snapshot of a version. A failure is logged and counted; the store goes on with deltas.
 
         Args:
@@ -61,12 +61,12 @@ class Uploads:
         self._retries.succeeded()
         return True
 
-    def failed(self, error: StateStoreError, version: Held) -> None:
+    def failed(self, error: StateStoreError, version: CachedVersion) -> None:
         """Says and counts that there is no snapshot of a version."""
         self._metrics.snapshots_failed += 1
         self._retries.failed(error, f"{self._files.folder}: no snapshot of version {version.id[0]}")
 
-    def _upload(self, version: Held, content: Iterator[bytes]) -> None:
+    def _upload(self, version: CachedVersion, content: Iterator[bytes]) -> None:
         begun = time.monotonic()
         self._lineages.note_attempt(version.id)
         path = self._files.path(version.id, "snapshot")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hdfsstore.state.rocksdb.instance import Instance, keep_for_ever
-from hdfsstore.state.rocksdb.transaction import HeldVersion
-from hdfsstore.state.versions.cached import HeldVersions
+from hdfsstore.state.rocksdb.transaction import RocksDbVersion
+from hdfsstore.state.versions.cached import CachedVersions
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
@@ -15,7 +15,7 @@ from hdfsstore.state.versions.files import VersionId
 _SNAPSHOTS = 8
 
 
-class Versions(HeldVersions[HeldVersion]):
+class RocksDbVersions(CachedVersions[RocksDbVersion]):
     """Which versions are at hand: those used last, in as many RocksDBs as there may be versions in memory."""
 
     def __init__(self, max_retained: int) -> None:
@@ -30,10 +30,10 @@ class Versions(HeldVersions[HeldVersion]):
         digest: FileDigest | None = None,
         *,
         committed: bool = False,
-    ) -> HeldVersion:
+    ) -> RocksDbVersion:
         """Makes a version the tip of an instance, which holds its rows by now. The caller has the instance's lock."""
         instance.tip = version_id
-        return HeldVersion(
+        return RocksDbVersion(
             version_id, instance, instance.snapshot(), instance.num_keys, lineage, digest, committed=committed
         )
 
@@ -61,6 +61,6 @@ class Versions(HeldVersions[HeldVersion]):
         self._forget([version.id for version in newest_first if version.instance in over])
 
 
-def _instances(versions: Iterable[HeldVersion]) -> list[Instance]:
+def _instances(versions: Iterable[RocksDbVersion]) -> list[Instance]:
     """The RocksDBs of versions, each once, in their order."""
     return list({id(version.instance): version.instance for version in versions}.values())

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.base.committer import Committer
 from hdfsstore.state.rocksdb.archive_upload import Zips
-from hdfsstore.state.rocksdb.cached_versions import Versions
+from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
 from hdfsstore.state.rocksdb.changelog import encode_updates
-from hdfsstore.state.rocksdb.loader import VersionLoader
-from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
+from hdfsstore.state.rocksdb.loader import RocksDbLoader
+from hdfsstore.state.rocksdb.transaction import RocksDbTransaction, RocksDbVersion
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
 log = logging.getLogger("hdfsstore.state.rocksdb.committer")
 
 
-class RocksDbCommitter(Committer[HeldVersion, RocksDbTransaction]):
+class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
     """Writes versions of one store. Threads may share it.
 
     Args:
@@ -31,8 +31,8 @@ class RocksDbCommitter(Committer[HeldVersion, RocksDbTransaction]):
         self,
         zips: Zips,
         checkpoint_format_version: int,
-        versions: Versions,
-        loader: VersionLoader,
+        versions: RocksDbVersions,
+        loader: RocksDbLoader,
         counts: Counter[str],
     ) -> None:
         super().__init__(zips.files, checkpoint_format_version, versions, counts)
@@ -45,7 +45,7 @@ class RocksDbCommitter(Committer[HeldVersion, RocksDbTransaction]):
 
     def _hold(
         self,
-        base: HeldVersion,
+        base: RocksDbVersion,
         updates: RocksDbTransaction,
         version_id: VersionId,
         lineage: tuple[VersionId, ...],
@@ -67,7 +67,7 @@ class RocksDbCommitter(Committer[HeldVersion, RocksDbTransaction]):
                 log.warning("version %d is committed, and loaded anew when it is asked for: %s", version_id[0], error)
                 self._versions.forget_run(version_id)
 
-    def _whole(self, base: HeldVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
+    def _whole(self, base: RocksDbVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
         on = base if base.instance.tip == base.id else self._loader.alone(base.id)
         instance = on.instance
         with instance.lock, instance.changing():

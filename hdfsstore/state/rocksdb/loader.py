@@ -17,11 +17,11 @@ from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs import open_input, read_file
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.rocksdb import archive
-from hdfsstore.state.rocksdb.cached_versions import Versions
+from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
 from hdfsstore.state.rocksdb.changelog import decode_updates, open_changelog
 from hdfsstore.state.rocksdb.instance import Instance
 from hdfsstore.state.rocksdb.instance_dir import WorkFolders
-from hdfsstore.state.rocksdb.transaction import HeldVersion
+from hdfsstore.state.rocksdb.transaction import RocksDbVersion
 from hdfsstore.state.versions.chain import VersionFiles, read_version
 from hdfsstore.state.versions.files import Chain, VersionId
 from hdfsstore.state.versions.lineages import EMPTY
@@ -30,7 +30,7 @@ from hdfsstore.state.versions.reader import VersionReader
 _BLOCK = 1 << 20
 
 
-class VersionLoader(Loader[HeldVersion]):
+class RocksDbLoader(Loader[RocksDbVersion]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
@@ -38,13 +38,15 @@ class VersionLoader(Loader[HeldVersion]):
         counts: where hits and misses are counted.
     """
 
-    def __init__(self, reader: VersionReader, versions: Versions, work: WorkFolders, counts: Counter[str]) -> None:
+    def __init__(
+        self, reader: VersionReader, versions: RocksDbVersions, work: WorkFolders, counts: Counter[str]
+    ) -> None:
         super().__init__(reader, versions, counts)
         self._reader = reader
         self._versions = versions
         self._work = work
 
-    def alone(self, version_id: VersionId) -> HeldVersion:
+    def alone(self, version_id: VersionId) -> RocksDbVersion:
         """The version in a RocksDB of its own, which holds no newer one."""
         with self._loading:
             if version_id == EMPTY:
@@ -71,22 +73,22 @@ class VersionLoader(Loader[HeldVersion]):
             info = self._reader.fs.get_file_info([f"{folder}/{sst.remote}"])[0]
             _check_size(sst, info.size, path)
 
-    def _empty(self) -> HeldVersion:
+    def _empty(self) -> RocksDbVersion:
         held = self._nothing()
         self._versions.add(held)
         return held
 
-    def _nothing(self) -> HeldVersion:
+    def _nothing(self) -> RocksDbVersion:
         instance = Instance(self._work.current())
         instance.open()
         return self._versions.reached(instance, EMPTY)
 
-    def _loaded(self, version_id: VersionId) -> HeldVersion:
+    def _loaded(self, version_id: VersionId) -> RocksDbVersion:
         return read_version(
             self._reader.fs, self._reader.folder, self._reader.format, version_id, self._by_the_shortest_way
         )
 
-    def _by_the_shortest_way(self, files: VersionFiles, chain: Chain) -> HeldVersion:
+    def _by_the_shortest_way(self, files: VersionFiles, chain: Chain) -> RocksDbVersion:
         candidates = [chain.snapshot or EMPTY, *chain.deltas]
         for i in range(len(candidates) - 1, -1, -1):
             held = self._held(candidates[i])
@@ -96,7 +98,7 @@ class VersionLoader(Loader[HeldVersion]):
                         return self._go_on(held, files, chain.deltas[i:])
         return self._go_on(self._begin(files, chain.snapshot), files, chain.deltas)
 
-    def _go_on(self, held: HeldVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> HeldVersion:
+    def _go_on(self, held: RocksDbVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> RocksDbVersion:
         """The version after all the changelogs; those in between are not held."""
         instance = held.instance
         for version_id in changelogs:
@@ -112,7 +114,7 @@ class VersionLoader(Loader[HeldVersion]):
         self._versions.add(held)
         return held
 
-    def _begin(self, files: VersionFiles, snapshot: VersionId | None) -> HeldVersion:
+    def _begin(self, files: VersionFiles, snapshot: VersionId | None) -> RocksDbVersion:
         if snapshot is None:
             return self._nothing()
         path = files.path(snapshot, "snapshot")

@@ -14,16 +14,16 @@ from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import Upkeep
 from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
 from hdfsstore.state.rocksdb.archive_upload import Zips
-from hdfsstore.state.rocksdb.cached_versions import Versions
+from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
 from hdfsstore.state.rocksdb.committer import RocksDbCommitter
 from hdfsstore.state.rocksdb.encoding import RowEncoding
 from hdfsstore.state.rocksdb.instance import rocksdict
 from hdfsstore.state.rocksdb.instance_dir import WorkFolders
-from hdfsstore.state.rocksdb.loader import VersionLoader
-from hdfsstore.state.rocksdb.snapshots import Snapshots
+from hdfsstore.state.rocksdb.loader import RocksDbLoader
+from hdfsstore.state.rocksdb.snapshots import RocksDbSnapshots
 from hdfsstore.state.rocksdb.sst_retention import SstRetention
 from hdfsstore.state.rocksdb.store import RocksDbReadStateStore, RocksDbStateStore
-from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
+from hdfsstore.state.rocksdb.transaction import RocksDbTransaction, RocksDbVersion
 from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.versions.reader import VersionReader
 
@@ -33,7 +33,7 @@ _ENCODED_BYTES = 64
 
 
 class RocksDbStateStoreProvider(
-    BaseProvider[HeldVersion, RocksDbTransaction, RocksDbReadStateStore, RocksDbStateStore]
+    BaseProvider[RocksDbVersion, RocksDbTransaction, RocksDbReadStateStore, RocksDbStateStore]
 ):
     """hdfsstore.state.protocols.StateStoreProvider on RocksDB.
 
@@ -63,14 +63,14 @@ class RocksDbStateStoreProvider(
                 "the RocksDB backend writes no row checksums", remedy="Switch row_checksum_enabled off"
             )
         self.encoding = RowEncoding(key_type, num_cols_prefix_key)
-        self.versions = versions = Versions(conf.max_versions_to_retain_in_memory)
+        self.versions = versions = RocksDbVersions(conf.max_versions_to_retain_in_memory)
         fs, root = resolve(store_id.checkpoint_root)
         declared = conf.max_record_bytes + _ENCODED_BYTES
         file_format = RecordFormat(conf.compression_codec, max_record_bytes=declared, extensions=CHANGELOG_FILES)
         files = VersionReader(fs, f"{root}/{store_id.relative_folder}", file_format)
         self._work = WorkFolders(conf.local_dir)
         zips = Zips(files, conf.min_versions_to_retain)
-        loader = VersionLoader(files, versions, self._work, self._counts)
+        loader = RocksDbLoader(files, versions, self._work, self._counts)
         retention = SstRetention(
             fs,
             files.folder,
@@ -85,7 +85,7 @@ class RocksDbStateStoreProvider(
             RocksDbCommitter(zips, conf.checkpoint_format_version, versions, loader, self._counts),
             Upkeep(
                 versions,
-                Snapshots(zips, conf, versions, self._done),
+                RocksDbSnapshots(zips, conf, versions, self._done),
                 retention,
                 versions.lineage_of,
                 self._work.clean,
@@ -102,10 +102,10 @@ class RocksDbStateStoreProvider(
     def _nbytes(self) -> int:
         return self.versions.nbytes
 
-    def _store(self, base: HeldVersion) -> RocksDbStateStore:
+    def _store(self, base: RocksDbVersion) -> RocksDbStateStore:
         return RocksDbStateStore(self, base)
 
-    def _read_store(self, base: HeldVersion) -> RocksDbReadStateStore:
+    def _read_store(self, base: RocksDbVersion) -> RocksDbReadStateStore:
         return RocksDbReadStateStore(self, base)
 
     def _let_go(self) -> None:

@@ -13,18 +13,20 @@ from hdfsstore.state.maintenance.snapshot_schedule import Schedule
 from hdfsstore.state.maintenance.uploads import Uploads
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.rocksdb.archive_upload import Step, Zips
-from hdfsstore.state.rocksdb.cached_versions import Versions
-from hdfsstore.state.rocksdb.transaction import HeldVersion
+from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
+from hdfsstore.state.rocksdb.transaction import RocksDbVersion
 from hdfsstore.state.versions.files import VersionId
 
 
-class Snapshots:
+class RocksDbSnapshots:
     """What one provider's maintenance does for loads to come. One thread at a time."""
 
-    def __init__(self, zips: Zips, conf: StateStoreConf, versions: Versions, metrics: MaintenanceMetrics) -> None:
+    def __init__(
+        self, zips: Zips, conf: StateStoreConf, versions: RocksDbVersions, metrics: MaintenanceMetrics
+    ) -> None:
         self._zips = zips
         self._versions = versions
-        self._schedule: Schedule[HeldVersion] = Schedule(conf, versions)
+        self._schedule: Schedule[RocksDbVersion] = Schedule(conf, versions)
         self._uploads = Uploads(zips.files, versions, metrics, conf.maintenance_interval)
 
     def run(self, now: float, step: Step) -> list[VersionId]:
@@ -48,7 +50,7 @@ class Snapshots:
         """Never, likewise."""
         return False
 
-    def _work(self, version: HeldVersion, step: Step) -> bool:
+    def _work(self, version: RocksDbVersion, step: Step) -> bool:
         instance = version.instance
         with ExitStack() as stack:
             try:

@@ -8,22 +8,22 @@ from hdfsstore.state.base import store
 from hdfsstore.state.base.store import BaseReadStore, BaseStore
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.rocksdb.encoding import RowEncoding
-from hdfsstore.state.rocksdb.transaction import HeldVersion, RocksDbTransaction
+from hdfsstore.state.rocksdb.transaction import RocksDbTransaction, RocksDbVersion
 
 
-class Owner(store.Owner, Protocol):
+class RocksDbOwner(store.Owner, Protocol):
     """What a store needs of the provider that opened it."""
 
     encoding: RowEncoding
 
-    def write(self, base: HeldVersion, updates: RocksDbTransaction) -> StateStoreCheckpointInfo:
+    def write(self, base: RocksDbVersion, updates: RocksDbTransaction) -> StateStoreCheckpointInfo:
         """Writes the next version."""
 
 
-class RocksDbReadStateStore(BaseReadStore[Owner, RocksDbTransaction]):
+class RocksDbReadStateStore(BaseReadStore[RocksDbOwner, RocksDbTransaction]):
     """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
 
-    def __init__(self, owner: Owner, base: HeldVersion) -> None:
+    def __init__(self, owner: RocksDbOwner, base: RocksDbVersion) -> None:
         super().__init__(owner, base.id, RocksDbTransaction(base, owner.encoding))
 
     @property
@@ -31,7 +31,7 @@ class RocksDbReadStateStore(BaseReadStore[Owner, RocksDbTransaction]):
         return self._transaction.base.instance.disk_bytes
 
 
-class RocksDbStateStore(RocksDbReadStateStore, BaseStore[Owner, RocksDbTransaction]):
+class RocksDbStateStore(RocksDbReadStateStore, BaseStore[RocksDbOwner, RocksDbTransaction]):
     """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
 
     def _write(self) -> StateStoreCheckpointInfo:

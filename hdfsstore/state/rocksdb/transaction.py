@@ -17,7 +17,7 @@ _ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class HeldVersion:
+class RocksDbVersion:
     """One version in a local RocksDB. It stays readable for whoever has it.
 
     Attributes:
@@ -48,7 +48,7 @@ class RocksDbTransaction:
         updates: stored keys and values in the order of their first update; None removes.
     """
 
-    def __init__(self, base: HeldVersion, encoding: RowEncoding) -> None:
+    def __init__(self, base: RocksDbVersion, encoding: RowEncoding) -> None:
         self.base = base
         self.updates: dict[bytes, bytes | None] = {}
         self.num_puts = 0

@@ -12,7 +12,7 @@ from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.lineages import MAX_ATTEMPTS, Lineages
 
 
-class Held(lineages.Version, Protocol):
+class CachedVersion(lineages.Version, Protocol):
     """A version that can be used without loading it. It stays readable for whoever has it."""
 
     @property
@@ -20,10 +20,10 @@ class Held(lineages.Version, Protocol):
         """Of its file; None where the unique id tells enough, and for version 0."""
 
 
-V = TypeVar("V", bound=Held)
+V = TypeVar("V", bound=CachedVersion)
 
 
-class HeldVersions(Lineages, Generic[V]):
+class CachedVersions(Lineages, Generic[V]):
     """Which versions are at hand: of the last `max_retained` version numbers that were used, every attempt.
 
     Threads share it. Nothing here takes long under the lock.

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from hdfsstore._cext.versioned_map import Image, Layer, LayerBuilder, Merger
-from hdfsstore.state.hdfs.cached_versions import HeldVersion, LayerTree, Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.lineages import EMPTY, MAX_ATTEMPTS
@@ -18,8 +18,8 @@ from tests.support.maps import records_of
 State = dict[bytes, bytes]
 
 
-def empty() -> HeldVersion:
-    return HeldVersion(EMPTY, LayerTree(Image.empty(row_checksums=False), EMPTY), 0)
+def empty() -> HdfsVersion:
+    return HdfsVersion(EMPTY, LayerTree(Image.empty(row_checksums=False), EMPTY), 0)
 
 
 def layer(updates: Mapping[bytes, bytes | None]) -> Layer:
@@ -28,7 +28,9 @@ def layer(updates: Mapping[bytes, bytes | None]) -> Layer:
     return builder.finish()
 
 
-def append(versions: Versions, base: HeldVersion, unique_id: str | None = "a", **updates: bytes | None) -> HeldVersion:
+def append(
+    versions: HdfsVersions, base: HdfsVersion, unique_id: str | None = "a", **updates: bytes | None
+) -> HdfsVersion:
     """The version after `base`, as a commit adds it."""
     number = base.id[0] + 1
     rows = updates or {f"key {number}": b"%d" % number}
@@ -37,7 +39,7 @@ def append(versions: Versions, base: HeldVersion, unique_id: str | None = "a", *
     return versions.append(base, [((number, unique_id), delta)], lineage, committed=True)
 
 
-def grow(versions: Versions, count: int) -> list[HeldVersion]:
+def grow(versions: HdfsVersions, count: int) -> list[HdfsVersion]:
     grown = [empty()]
     versions.add(grown[0])
     for _ in range(count):
@@ -45,7 +47,7 @@ def grow(versions: Versions, count: int) -> list[HeldVersion]:
     return grown
 
 
-def state(version: HeldVersion) -> State:
+def state(version: HdfsVersion) -> State:
     transaction = version.tree.map.transaction(version.layer)
     return {
         key: value
@@ -54,11 +56,11 @@ def state(version: HeldVersion) -> State:
     }
 
 
-def states(versions: Versions) -> dict[VersionId, State]:
+def states(versions: HdfsVersions) -> dict[VersionId, State]:
     return {version.id: state(version) for version in versions.held()}
 
 
-def image_of(version: HeldVersion) -> tuple[Image, Layer | Image]:
+def image_of(version: HdfsVersion) -> tuple[Image, Layer | Image]:
     """As maintenance merges it."""
     layers = [delta for _, delta in version.deltas()]
     if not layers:
@@ -70,14 +72,14 @@ def image_of(version: HeldVersion) -> tuple[Image, Layer | Image]:
 
 
 def test_the_deltas_of_a_version_are_told_with_their_ids() -> None:
-    versions = Versions(2)
+    versions = HdfsVersions(2)
     grown = grow(versions, 4)
     assert [version_id for version_id, _ in grown[4].deltas()] == [(number, "a") for number in range(1, 5)]
     assert grown[0].deltas() == []
 
 
 def test_a_new_image_takes_what_was_committed_after_it() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 6)
     before = states(versions)
     assert versions.install(*_install(grown[4]))
@@ -88,13 +90,13 @@ def test_a_new_image_takes_what_was_committed_after_it() -> None:
     assert (held[6].lineage, held[6].committed) == (grown[6].lineage, True)
 
 
-def _install(version: HeldVersion) -> tuple[Image, VersionId, Layer | Image]:
+def _install(version: HdfsVersion) -> tuple[Image, VersionId, Layer | Image]:
     image, top = image_of(version)
     return image, version.id, top
 
 
 def test_other_attempts_stay_where_they_are() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 3)
     other = append(versions, grown[2], "b", other=b"3")
     after_other = append(versions, other, "b", other=b"4")
@@ -108,7 +110,7 @@ def test_other_attempts_stay_where_they_are() -> None:
 
 
 def test_the_image_may_be_of_a_version_that_is_held_no_more() -> None:
-    versions = Versions(2)
+    versions = HdfsVersions(2)
     grown = grow(versions, 3)
     installed = _install(grown[3])
     for _ in range(4):
@@ -120,11 +122,11 @@ def test_the_image_may_be_of_a_version_that_is_held_no_more() -> None:
 
 
 def test_an_image_that_nothing_builds_on_changes_nothing() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 2)
     installed = _install(append(versions, grown[1], "lost", other=b"1"))
     versions.drop(versions.held()[-1])
-    others = Versions(9)
+    others = HdfsVersions(9)
     grow(others, 2)
     before = others.held()
     assert not others.install(*installed)
@@ -132,7 +134,7 @@ def test_an_image_that_nothing_builds_on_changes_nothing() -> None:
 
 
 def test_a_mapped_image_takes_the_place_of_the_same_in_memory() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 3)
     versions.install(*_install(grown[3]))
     base = versions.held()[-1]
@@ -145,7 +147,7 @@ def test_a_mapped_image_takes_the_place_of_the_same_in_memory() -> None:
 
 
 def test_a_store_in_flight_commits_where_its_base_has_moved() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 3)
     versions.install(*_install(grown[3]))
     written = append(versions, grown[3])
@@ -154,7 +156,7 @@ def test_a_store_in_flight_commits_where_its_base_has_moved() -> None:
 
 
 def test_a_store_whose_base_is_held_no_more_commits_all_the_same() -> None:
-    versions = Versions(1)
+    versions = HdfsVersions(1)
     grown = grow(versions, 3)
     written = append(versions, grown[1], "b", other=b"1")
     assert state(written) == {b"key 1": b"1", b"other": b"1"}
@@ -163,7 +165,7 @@ def test_a_store_whose_base_is_held_no_more_commits_all_the_same() -> None:
 
 def test_a_base_that_was_loaded_anew_is_not_taken_for_the_one_before() -> None:
     """Without ids, two runs of a version have one name."""
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     first = append(versions, empty(), None, key=b"first run")
     second = append(versions, empty(), None, key=b"second run")
     assert versions.find((1, None)) is second
@@ -171,7 +173,7 @@ def test_a_base_that_was_loaded_anew_is_not_taken_for_the_one_before() -> None:
 
 
 def test_a_run_without_ids_lets_go_of_what_was_built_on_the_one_before() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = [empty()]
     for _ in range(5):
         grown.append(append(versions, grown[-1], None))
@@ -183,7 +185,7 @@ def test_a_run_without_ids_lets_go_of_what_was_built_on_the_one_before() -> None
 
 
 def test_attempts_of_a_version_are_held_but_not_all() -> None:
-    versions = Versions(2)
+    versions = HdfsVersions(2)
     grown = grow(versions, 2)
     first = append(versions, grown[2], "chosen")
     versions.confirmed = first.id
@@ -192,7 +194,7 @@ def test_attempts_of_a_version_are_held_but_not_all() -> None:
 
 
 def test_a_version_that_is_used_is_held_longer() -> None:
-    versions = Versions(2)
+    versions = HdfsVersions(2)
     grown = grow(versions, 3)
     versions.use(grown[2])
     append(versions, grown[2], "b")
@@ -202,7 +204,7 @@ def test_a_version_that_is_used_is_held_longer() -> None:
 
 
 def test_what_stands_on_a_damaged_image_is_let_go_of_at_once() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 4)
     versions.install(*_install(grown[3]))
     versions.drop_tree(versions.held()[-1].tree)
@@ -210,7 +212,7 @@ def test_what_stands_on_a_damaged_image_is_let_go_of_at_once() -> None:
 
 
 def test_lineages_begin_at_the_newest_snapshot_that_is_known() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 5)
     ids = [version.id for version in grown]
     assert versions.lineage_after(grown[0]) == ()
@@ -228,7 +230,7 @@ def test_lineages_begin_at_the_newest_snapshot_that_is_known() -> None:
 
 @pytest.mark.parametrize(("snapshot", "deltas"), [(None, [0, 1, 2, 3, 4]), (2, [0, 1, 0, 1, 2]), (1, [0, 0, 1, 2, 3])])
 def test_deltas_are_counted_since_the_last_snapshot(snapshot: int | None, deltas: list[int]) -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 4)
     if snapshot is not None:
         versions.note_snapshot((snapshot, "a"))
@@ -237,7 +239,7 @@ def test_deltas_are_counted_since_the_last_snapshot(snapshot: int | None, deltas
 
 def test_images_move_while_threads_commit() -> None:
     """Whatever the moment of a move, every version is what its own commits made it."""
-    versions = Versions(400)
+    versions = HdfsVersions(400)
     base = empty()
     versions.add(base)
     expected: dict[VersionId, State] = {EMPTY: {}}
@@ -271,7 +273,7 @@ def test_images_move_while_threads_commit() -> None:
 
 
 def test_bytes_of_shared_maps_count_once() -> None:
-    versions = Versions(9)
+    versions = HdfsVersions(9)
     grown = grow(versions, 3)
     assert versions.nbytes == grown[3].tree.map.nbytes + grown[3].tree.image.nbytes
     versions.clear()

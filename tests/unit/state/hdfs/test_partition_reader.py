@@ -19,7 +19,7 @@ from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import encode_header
 from hdfsstore.codecs.records import RecordFormat, Window
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.files import StateFiles
 from tests.support.chains import State, pairs, row
 from tests.support.chains import records as encoded
@@ -42,8 +42,8 @@ def snapshots(folder: Path) -> list[int]:
     return versions
 
 
-def loader(folder: Path) -> PartitionLoader:
-    return PartitionLoader(LocalFileSystem(), str(folder), RecordFormat())
+def loader(folder: Path) -> HdfsPartitionReader:
+    return HdfsPartitionReader(LocalFileSystem(), str(folder), RecordFormat())
 
 
 def state(folder: Path, version: int) -> State:
@@ -259,7 +259,7 @@ def test_deltas_that_put_a_key_again_and_remove_it(
         name = f"{version}_id-{version}.delta" if with_ids else f"{version}.delta"
         (tmp_path / name).write_bytes(compress("lz4", content))
     ids = dict(lineage) if with_ids else {}
-    there = PartitionLoader(LocalFileSystem(), str(tmp_path), RecordFormat(), ids)
+    there = HdfsPartitionReader(LocalFileSystem(), str(tmp_path), RecordFormat(), ids)
     loaded = [pair for window in there.load(4, pairs) for pair in window]
     streamed = [pair for window in there.stream(4, pairs) for pair in window]
     assert len(loaded) == len(streamed) == len(expected)

@@ -13,11 +13,11 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from hdfsstore.codecs.lineage import LineageItem, fits
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.hdfs.cached_versions import Versions
+from hdfsstore.state.hdfs.cached_versions import HdfsVersions
 from hdfsstore.state.hdfs.committer import HdfsCommitter
 from hdfsstore.state.hdfs.layer_reader import StoreReader
-from hdfsstore.state.hdfs.loader import VersionLoader
-from hdfsstore.state.hdfs.version_images import HeldImages
+from hdfsstore.state.hdfs.loader import HdfsLoader
+from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import no_indexes
 from hdfsstore.state.local.image_cache import ImageCache
 from hdfsstore.state.store_id import StateStoreId
@@ -197,13 +197,13 @@ class ObjectStore:
 def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "bucket")
 
-    def process(host: str) -> tuple[HdfsCommitter, VersionLoader]:
-        versions, counts = Versions(2), Counter[str]()
+    def process(host: str) -> tuple[HdfsCommitter, HdfsLoader]:
+        versions, counts = HdfsVersions(2), Counter[str]()
         reader = StoreReader(objects.filesystem, "state/0/0", RecordFormat())
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
-        images = HeldImages(store_images, reader, lambda: None, counts)
+        images = VersionImages(store_images, reader, lambda: None, counts)
         committer = HdfsCommitter(reader, 2, versions, no_indexes(), counts)
-        return committer, VersionLoader(reader, versions, images, counts, share=False)
+        return committer, HdfsLoader(reader, versions, images, counts, share=False)
 
     committer, loader = process("one")
     version: VersionId = EMPTY

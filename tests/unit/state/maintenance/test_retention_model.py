@@ -20,7 +20,7 @@ from pyarrow.fs import LocalFileSystem
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.state.hdfs.layer_reader import StoreReader
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId, file_name
@@ -131,7 +131,7 @@ def needed(folder: Path, history: History, confirmed: int) -> set[str]:
 
 def load(folder: Path, attempt: Attempt) -> dict[bytes, bytes | None]:
     version, unique_id = attempt.id
-    loader = PartitionLoader(LOCAL, str(folder), FORMAT, {version: unique_id} if unique_id else {})
+    loader = HdfsPartitionReader(LOCAL, str(folder), FORMAT, {version: unique_id} if unique_id else {})
     return dict(pair for window in loader.load(version, pairs) for pair in window)
 
 

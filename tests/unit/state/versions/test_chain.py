@@ -13,7 +13,7 @@ from hdfsstore.codecs import records
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
-from hdfsstore.state.hdfs.partition_reader import PartitionLoader
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.chain import LineageFiles, VersionFiles, read_version
 from hdfsstore.state.versions.files import Chain, VersionId
 from tests.support.chains import Changes, State, Watched, pairs, row, write
@@ -70,7 +70,7 @@ def expected(snapshot: int | None, *deltas: int) -> Chain:
 
 
 def load(folder: Path, version: int, attempt: str = "a") -> State:
-    loader = PartitionLoader(LOCAL, str(folder), FORMAT, {version: unique_id(version, attempt)})
+    loader = HdfsPartitionReader(LOCAL, str(folder), FORMAT, {version: unique_id(version, attempt)})
     rows = [pair for window in loader.load(version, pairs) for pair in window]
     streamed = [pair for window in loader.stream(version, pairs) for pair in window]
     assert sorted(rows) == sorted(streamed)
@@ -99,7 +99,7 @@ def test_a_snapshot_and_the_deltas_after_it(tmp_path: Path) -> None:
 def test_only_files_that_are_named_are_opened_and_each_once(tmp_path: Path) -> None:
     write_deltas(tmp_path, 9, snapshots=(3, 6), presumed=(3, 6))
     watched = Watched(tmp_path)
-    loader = PartitionLoader(watched.filesystem, ".", FORMAT, {9: unique_id(9)})
+    loader = HdfsPartitionReader(watched.filesystem, ".", FORMAT, {9: unique_id(9)})
     assert dict(pair for window in loader.load(9, pairs) for pair in window) == state_at(9)
     names = [f"{v}_{unique_id(v)}" for v in range(10)]
     assert sorted(watched.opened) == [f"{names[6]}.snapshot", *(f"{names[v]}.delta" for v in (7, 8, 9))]
@@ -174,7 +174,7 @@ def test_files_of_other_attempts_are_never_used(tmp_path: Path) -> None:
 
 def test_a_listing_takes_no_file_with_an_id(tmp_path: Path) -> None:
     write_deltas(tmp_path, 3, snapshots=(2,))
-    loader = PartitionLoader(LOCAL, str(tmp_path), FORMAT)
+    loader = HdfsPartitionReader(LOCAL, str(tmp_path), FORMAT)
     for version in range(1, 4):
         with pytest.raises(BatchNotAvailableError):
             loader.load(version, pairs)
@@ -280,7 +280,7 @@ def test_files_of_many_windows(tmp_path: Path, window_bytes: int, monkeypatch: p
 
 def test_offsets_count_the_header(tmp_path: Path) -> None:
     path = write(tmp_path, (2, unique_id(2)), "delta", {b"not a row": b"x"}, items(1))
-    loader = PartitionLoader(LOCAL, str(tmp_path), RecordFormat(max_record_bytes=8), {2: unique_id(2)})
+    loader = HdfsPartitionReader(LOCAL, str(tmp_path), RecordFormat(max_record_bytes=8), {2: unique_id(2)})
     with pytest.raises(StateStoreError, match="decompressed") as caught:
         loader.changes([2], lambda _, window: pairs(window))
     assert caught.value.path == str(path)
@@ -294,7 +294,7 @@ def test_changes(tmp_path: Path) -> None:
     write(tmp_path, (3, unique_id(3)), "snapshot", state_at(3))
     for version in (4, 5):
         write(tmp_path, (version, unique_id(version)), "delta", changes_of(version), items(*range(3, version)))
-    loader = PartitionLoader(LOCAL, str(tmp_path), FORMAT, {v: unique_id(v) for v in (3, 4, 5)})
+    loader = HdfsPartitionReader(LOCAL, str(tmp_path), FORMAT, {v: unique_id(v) for v in (3, 4, 5)})
 
     def changed(*versions: int) -> list[tuple[int, dict[bytes, bytes | None]]]:
         return loader.changes(versions, lambda version, window: (version, dict(pairs(window))))
