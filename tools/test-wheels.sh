@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the sdist, from it a wheel for each Python that this machine has (or that PYTHONS names), and opens a
 # checkpoint with each wheel from an empty folder: once with the newest dependencies, once with the lowest allowed.
+# With the first wheel it also runs a stateful query that has a timeout.
 set -eu
 root=$PWD
 work=$(mktemp -d)
@@ -35,6 +36,14 @@ for python in ${PYTHONS:-python3.11 python3.12 python3.13}; do
         mkdir -p "$work/empty"
         (cd "$work/empty" && "$work/$name-$ends/bin/python" -I "$root/tools/smoke.py" "$root/tests/data")
     done
+    if [ $tested -eq 0 ]; then
+        "$python" -m venv "$work/spark"
+        "$work/spark/bin/pip" --quiet install "$(echo "$work/wheel-$name"/*.whl)[spark]"
+        mkdir "$work/query"
+        # shellcheck disable=SC2016 # the inner shell's
+        sh tools/with-java.sh sh -c 'cd "$0" && exec "$@"' "$work/query" \
+            "$work/spark/bin/python" -I "$root/tools/smoke_query.py" "$work/query"
+    fi
     tested=$((tested + 1))
 done
 [ $tested -gt 0 ] || { echo "no Python 3.11 to 3.13 found" >&2; exit 1; }
