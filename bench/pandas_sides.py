@@ -22,7 +22,7 @@ from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.convert.pandas_types import PandasConf
 from hdfsstore.spark.spec import BatchSpec, Columns, QuerySpec
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.pandas_engine import PandasEngine
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.state.conf import StateStoreConf
@@ -191,11 +191,11 @@ class Engine:
         self._provider = open_provider(StateStoreId(self._query.state_root, 0, 0), conf=conf)
         self._version = 0
         self._unique_id: str | None = None
-        self._call: Call | None = None
+        self._call: KeyedRows | None = None
 
     def prepare(self, rows: pa.Table) -> None:
         keys = pa.StructArray.from_arrays([rows["user"].combine_chunks()], names=["user"])
-        self._call = Call(rows, cast("pa.StructArray", keys), is_sorted=False)
+        self._call = KeyedRows(rows, cast("pa.StructArray", keys), is_sorted=False)
 
     def run(self) -> None:
         assert self._call is not None

@@ -52,8 +52,8 @@ def held(num_keys: int) -> Iterator[Rows]:
         yield rows(ids, pc.add(spread, FIRST_TIMEOUT))
 
 
-def image_of(num_keys: int, indexed_offset: int | None) -> Image:
-    builder = ImageBuilder(row_checksums=False, indexed_offset=indexed_offset)
+def image_of(num_keys: int, timeout_offset: int | None) -> Image:
+    builder = ImageBuilder(row_checksums=False, timeout_offset=timeout_offset)
     parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=MAX_RECORD_BYTES)
     for keys, values in held(num_keys):
         raw = memoryview(encode_records(keys, values)).cast("B")
@@ -75,7 +75,7 @@ def batches_of(num_keys: int) -> list[Rows]:
 def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
     """All batches on top of the image; seconds of one, by what was done."""
     map_, layer = VersionedMap(image), 0
-    spent = {"get, put, commit": 0.0, "due, remove": 0.0, "next_due": 0.0}
+    spent = {"get, put, commit": 0.0, "due, remove": 0.0, "next_expiry": 0.0}
     for batch, (keys, values) in enumerate(batches):
         transaction = map_.transaction(layer)
         begun = time.perf_counter()
@@ -84,12 +84,12 @@ def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
         updated = time.perf_counter()
         found = 0
         if timeouts:
-            for due, _ in transaction.due(FIRST_TIMEOUT + DUE * (batch + 1), 10_000):
+            for due, _ in transaction.expired(FIRST_TIMEOUT + DUE * (batch + 1), 10_000):
                 found += transaction.remove_many(due)
             removed = time.perf_counter()
-            transaction.next_due()
+            transaction.next_expiry()
             spent["due, remove"] += removed - updated
-            spent["next_due"] += time.perf_counter() - removed
+            spent["next_expiry"] += time.perf_counter() - removed
             assert found <= DUE
         committing = time.perf_counter()
         layer = map_.add(layer, transaction.seal())
@@ -119,8 +119,8 @@ def test_due(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: i
     grown = (with_timeouts[0].nbytes - plain.nbytes) / many
     report.add("the index in the image", f"{grown:.2f} bytes a key", "goal: 12")
 
-    def merge(indexed_offset: int | None) -> None:
-        merger = Merger(plain, [], indexed_offset=indexed_offset)
+    def merge(timeout_offset: int | None) -> None:
+        merger = Merger(plain, [], timeout_offset=timeout_offset)
         while merger.build():
             continue
         merger.finish()

@@ -51,7 +51,7 @@ def test_lookups_in_given_up_pages(
             assert held.transaction(0).get_many(keys).null_count == 0
             faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
-        work = {"kept": look_up, "give up": image.give_up_pages, "mapped again": look_up}
+        work = {"kept": look_up, "give up": image.drop_resident_pages, "mapped again": look_up}
         seconds = {name: 1e3 * taken for name, taken in side_by_side(work, 10 * rounds).items()}
     what = f"{num_lookups:,} lookups in an image of {image.nbytes / 1e6:.0f} MB, {where}"
     again = f"{seconds['mapped again']:.2f} + {seconds['give up']:.2f} ms"

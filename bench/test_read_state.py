@@ -21,7 +21,7 @@ from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
 from hdfsstore.codecs.compression import open_reader
-from hdfsstore.codecs.records import WINDOW_BYTES, RecordFormat, read_windows
+from hdfsstore.codecs.records import CHUNK_BYTES, RecordFormat, read_chunks
 from hdfsstore.fs import open_input
 
 LZ4_HEADER = 21
@@ -77,7 +77,7 @@ def limit_of(files: list[Path]) -> tuple[dict[str, Callable[[], object]], int]:
 
 def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
     """What read_state does on one thread, up to and including one stage after the other."""
-    fs, window = LocalFileSystem(), memoryview(bytearray(WINDOW_BYTES))
+    fs, window = LocalFileSystem(), memoryview(bytearray(CHUNK_BYTES))
 
     def read() -> None:
         for file in files:
@@ -95,7 +95,7 @@ def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
     def parsed() -> None:
         for file in files:
             with open_input(fs, str(file)) as raw:
-                for _ in read_windows(raw, RecordFormat("lz4"), "delta", str(file)):
+                for _ in read_chunks(raw, RecordFormat("lz4"), "delta", str(file)):
                     pass
 
     return {"stage: read, check .crc": read, "stage: + decompress": decompressed, "stage: + parse records": parsed}

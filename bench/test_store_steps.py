@@ -80,7 +80,7 @@ def test_the_longest_step(report: Report, smoke: bool, num_keys: int) -> None:
     layer = changed(image, num_keys)
     gc.disable()  # a collection would count as part of a step
     work = {"merged records": Steps(), "a new image": Steps(), "its local image": Steps(), "what is freed": Steps()}
-    merger = Merger(image, [layer], prefix=PREFIX, indexed_offset=8)
+    merger = Merger(image, [layer], prefix=PREFIX, timeout_offset=8)
     work["merged records"].all_of(lambda: merger.read() is not None)
     work["a new image"].all_of(merger.build)
     with tempfile.TemporaryDirectory(prefix="run-", dir=cache_folder()) as folder:

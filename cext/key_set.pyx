@@ -22,7 +22,7 @@ from libc.string cimport memcmp, memset
 
 import pyarrow as pa
 
-from growable_buffer cimport Area, area_free, area_need, area_prefetch, area_zeroed
+from growable_buffer cimport GrowableBuffer, buffer_free, buffer_need, buffer_prefetch, buffer_zeroed
 from arrow_binary cimport BinaryValues, binary_values, check_sizes, size_of, value_of
 from copy_bytes cimport copy_bytes
 from key_hash cimport HashSeed, hash_key, new_hash_seed
@@ -56,7 +56,7 @@ cdef class KeySet:
     """A growing set of keys. What keeps records works in place on spans as RecordParser makes them."""
 
     cdef KeyTable table
-    cdef Area holds, filter
+    cdef GrowableBuffer holds, filter
     cdef int64_t settled            # entries from this byte on are of the delta under way
     cdef int64_t filtered           # so many keys are in the filter, which was made
     cdef int filtered_bits          # when this was `table.bits`: slots may grow though no key comes
@@ -68,10 +68,10 @@ cdef class KeySet:
         self.table.seed = new_hash_seed()
 
     def __dealloc__(self):
-        area_free(&self.table.slots)
-        area_free(&self.table.entries)
-        area_free(&self.holds)
-        area_free(&self.filter)
+        buffer_free(&self.table.slots)
+        buffer_free(&self.table.entries)
+        buffer_free(&self.holds)
+        buffer_free(&self.filter)
 
     def __len__(self):
         return self.table.count
@@ -114,7 +114,7 @@ cdef class KeySet:
         cdef Entry* entry
         cdef Fault fault
         cdef int n, next_n, i, turn = 0
-        if not area_need(&self.holds, new):
+        if not buffer_need(&self.holds, new):
             return NO_MEMORY
         memset(self.holds.data + old, 0, <size_t> (new - old))
         n = hash_group(&self.table, groups[0], data, keys, 0, count, &self.table.slots, self.table.bits)
@@ -178,9 +178,9 @@ cdef class KeySet:
         cdef uint64_t* words
         if self.filtered == self.table.count and self.filtered_bits == self.table.bits:
             return True
-        area_free(&self.filter)
+        buffer_free(&self.filter)
         self.filtered = 0
-        if not area_zeroed(&self.filter, <int64_t> 1 << self.table.bits):
+        if not buffer_zeroed(&self.filter, <int64_t> 1 << self.table.bits):
             return False
         words = <uint64_t*> self.filter.data
         for i in range(<uint64_t> 1 << self.table.bits):

@@ -37,7 +37,7 @@ cdef enum Fault:
 
 
 cdef class RecordParser:
-    """Parses records window by window into spans: pairs of native int32 (offset in the window, size), -1 = tombstone.
+    """Parses records chunk by chunk into spans: pairs of native int32 (offset in the chunk, size), -1 = tombstone.
 
     Args:
         row_checksums: whether the rows carry checksums; they are verified.
@@ -75,22 +75,22 @@ cdef class RecordParser:
         self.capacity = capacity
         return True
 
-    def parse(self, const uint8_t[::1] window not None, Py_ssize_t size):
-        """Parses the complete records in the first `size` bytes of `window` and returns how many there are.
+    def parse(self, const uint8_t[::1] chunk not None, Py_ssize_t size):
+        """Parses the complete records in the first `size` bytes of `chunk` and returns how many there are.
 
         Afterwards `consumed` is where the next record starts (behind the end mark when `ended`), and `keys` and
-        `values` hold the spans until the next call. A record that goes on behind `size` is left for the next window.
+        `values` hold the spans until the next call. A record that goes on behind `size` is left for the next chunk.
 
         Raises:
             CorruptFileError: sizes or checksums are wrong, or a record is larger than max_record_bytes; `offset` counts
-                from the start of the window.
+                from the start of the chunk.
             SizeLimitError: `size` is 2 GiB or more.
         """
         cdef Fault fault
-        if not 0 <= size <= window.shape[0]:
-            raise ValueError(f"a window of {window.shape[0]} bytes does not hold {size}")
+        if not 0 <= size <= chunk.shape[0]:
+            raise ValueError(f"a chunk of {chunk.shape[0]} bytes does not hold {size}")
         if size > INT32_MAX:
-            raise SizeLimitError(f"a window of {size} bytes is 2 GiB or more, which is more than spans of int32 tell")
+            raise SizeLimitError(f"a chunk of {size} bytes is 2 GiB or more, which is more than spans of int32 tell")
         begin(&self.busy)
         self.count = 0
         self.consumed = 0
@@ -98,12 +98,12 @@ cdef class RecordParser:
         fault = OK
         if size:
             with nogil:
-                fault = self.scan(&window[0], size)
+                fault = self.scan(&chunk[0], size)
         self.busy = False
         if fault == OUT_OF_MEMORY:
             raise MemoryError
         if fault != OK:
-            self.fail(fault, &window[0])
+            self.fail(fault, &chunk[0])
         return self.count
 
     cdef Fault scan(self, const uint8_t* data, Py_ssize_t size) noexcept nogil:

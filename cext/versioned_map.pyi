@@ -24,8 +24,8 @@ class Image:
     def prefix(self) -> PrefixPlan | None:
         """What `prefix_scan` goes by; None where there is no index by prefixes."""
     @property
-    def indexed_offset(self) -> int | None:
-        """Of the long in a value that `due` goes by; None where there is no index of it."""
+    def timeout_offset(self) -> int | None:
+        """Of the long in a value that `expired` goes by; None where there is no index of it."""
     @property
     def nbytes(self) -> int:
         """Bytes of the records and the index, in memory or mapped."""
@@ -33,12 +33,12 @@ class Image:
     def records(self) -> pa.Buffer:
         """The uncompressed snapshot, end mark included. Of a file it is not verified: see `verify` and `readinto`."""
     @staticmethod
-    def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image: ...
+    def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, timeout_offset: int | None = None) -> Image: ...
     @staticmethod
     def open(buffer: pa.Buffer, path: str, *, give_up: Callable[[int, int], object] | None = None) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
 
-        Reading it then raises ImageDamagedError where a block is damaged. `give_up` is what `give_up_pages` calls.
+        Reading it then raises ImageDamagedError where a block is damaged. `drop_resident_pages` calls `give_up`.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
@@ -48,7 +48,7 @@ class Image:
         """Verifies all blocks, and calls `step` after each 256 KiB; ImageDamagedError."""
     def readinto(self, buffer: Buffer, position: int) -> int:
         """Copies verified bytes of `records`, from `position` on, and returns how many; 0 at their end."""
-    def give_up_pages(self, step: Callable[[], object] | None = None) -> None:
+    def drop_resident_pages(self, step: Callable[[], object] | None = None) -> None:
         """Takes the pages of a mapped file out of this process's memory; the next reads map them again.
 
         They stay in the system's page cache. An image in memory stays where it is.
@@ -68,12 +68,12 @@ class ImageBuilder:
         *,
         row_checksums: bool,
         prefix: PrefixPlan | None = None,
-        indexed_offset: int | None = None,
+        timeout_offset: int | None = None,
         expected_bytes: int = 0,
     ) -> None:
-        """`indexed_offset` is that of a column in a row of up to 64; ValueError."""
+        """`timeout_offset` is that of a column in a row of up to 64; ValueError."""
     def append(self, data: Buffer, keys: pa.Buffer, values: pa.Buffer) -> None:
-        """Copies records, none a tombstone: bytes, and spans as RecordParser and Window have them; else ValueError."""
+        """Copies records: bytes, and spans as RecordChunk has them. ValueError: one is a tombstone."""
     def finish(self) -> Image: ...
 
 @final
@@ -86,7 +86,7 @@ class Merger:
         layers: Sequence[Layer],
         *,
         prefix: PrefixPlan | None = None,
-        indexed_offset: int | None = None,
+        timeout_offset: int | None = None,
         in_steps: bool = True,
     ) -> None:
         """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format.
@@ -122,7 +122,7 @@ class Layer:
     """Whether its puts are all that is there after it, whatever was before. Known only of a transaction's updates."""
     @property
     def nbytes(self) -> int: ...
-    def image(self, *, prefix: PrefixPlan | None = None, indexed_offset: int | None = None) -> Image | None:
+    def image(self, *, prefix: PrefixPlan | None = None, timeout_offset: int | None = None) -> Image | None:
         """An image of these records, which are shared; None unless they are whole, and puts of a key each."""
     @property
     def records(self) -> pa.Buffer:
@@ -187,8 +187,8 @@ class Transaction:
 
         Keys that are no rows of so many columns are not found.
         """
-    def due(self, end: int, max_rows: int) -> Iterator[tuple[_Binary, _Binary]]:
-        """Every key and value whose indexed long is less than `end`, as they are now, in no order.
+    def expired(self, before: int, max_rows: int) -> Iterator[tuple[_Binary, _Binary]]:
+        """Every key and value whose timeout is less than `before`, as they are now, in no order.
 
         Later updates do not show. It costs what it returns, and that what later updates have made dead in the indexes
         is gone through once: versions built on this transaction do not do so again.
@@ -196,7 +196,7 @@ class Transaction:
         Raises:
             ValueError: the image was made without an indexed offset, or max_rows is less than 1.
         """
-    def next_due(self) -> int | None:
-        """The least indexed long of all keys as they are now, None where there is none; ValueError as of `due`."""
+    def next_expiry(self) -> int | None:
+        """The least indexed long of all keys as they are now, None where there is none; ValueError as of `expired`."""
     def seal(self) -> Layer:
         """The updates as a layer to be added; afterwards the transaction can only be read."""

@@ -3,7 +3,7 @@
 Every record stands in memory as it does in an uncompressed delta or snapshot file (records.pyx has the layout), and all
 tables only say where:
 
-    Image           records area: the uncompressed snapshot file, end mark included
+    Image           records buffer: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position hash * slots >> 64
                     indexes by a long in the values and by prefixes of the keys, where they were asked for
@@ -31,7 +31,7 @@ The image file, all numbers little-endian:
     24   8   number of records in the index by prefixes
     32   8   number of slots
     40   8   number of keys
-    48   8   size of the records area
+    48   8   size of the records buffer
     56   8   size of the metadata
     64   4   flags: 1 = records carry row checksums
     68   4   order of the records, 0 = none
@@ -49,7 +49,7 @@ The image file, all numbers little-endian:
              index | zeros up to a multiple of 4,096
              index by prefixes: slots | zeros up to a multiple of 4,096 | entries | zeros up to a multiple of 4,096
              index by a long | zeros up to a multiple of 4,096
-             records area
+             records buffer
 
 A block is verified when it is first touched, so that opening costs the same whatever the size.
 """
@@ -68,8 +68,8 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 import pyarrow as pa
 
 from growable_buffer cimport (
-    Area, area_filled, area_free, area_free_some, area_in_steps, area_make_pages, area_need, area_prefetch, area_resize,
-    area_zeroed,
+    GrowableBuffer, area_filled, buffer_free, area_free_some, area_in_steps, area_make_pages, buffer_need, buffer_prefetch, buffer_resize,
+    buffer_zeroed,
 )
 from arrow_binary cimport MOST_BYTES, BinaryValues, binary_values, check_sizes, size_of, too_large, total_size, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64

@@ -3,17 +3,17 @@ from libc.stdint cimport int64_t, uint8_t
 
 
 cdef extern from "growable_buffer.h" nogil:
-    ctypedef struct Area:
+    ctypedef struct GrowableBuffer:
         uint8_t* data
         int64_t capacity
         int mapped
 
-    void area_free(Area* area) noexcept
-    bint area_resize(Area* area, int64_t size) noexcept
-    bint area_need(Area* area, int64_t size) noexcept
-    bint area_zeroed(Area* area, int64_t size) noexcept
-    bint area_in_steps(Area* area, int64_t size) noexcept
-    int64_t area_make_pages(Area* area, int64_t at, int64_t end) noexcept
-    void area_filled(Area* area) noexcept
-    bint area_free_some(Area* area) noexcept
-    void area_prefetch(const void* p) noexcept
+    void buffer_free(GrowableBuffer* buffer) noexcept
+    bint buffer_resize(GrowableBuffer* buffer, int64_t size) noexcept
+    bint buffer_need(GrowableBuffer* buffer, int64_t size) noexcept
+    bint buffer_zeroed(GrowableBuffer* buffer, int64_t size) noexcept
+    bint area_in_steps(GrowableBuffer* buffer, int64_t size) noexcept
+    int64_t area_make_pages(GrowableBuffer* buffer, int64_t at, int64_t end) noexcept
+    void area_filled(GrowableBuffer* buffer) noexcept
+    bint area_free_some(GrowableBuffer* buffer) noexcept
+    void buffer_prefetch(const void* p) noexcept

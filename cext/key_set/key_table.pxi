@@ -20,8 +20,8 @@ cdef struct Entry:
     int32_t size        # the key begins behind it, at ENTRY_HEADER
 
 cdef struct KeyTable:
-    Area slots
-    Area entries
+    GrowableBuffer slots
+    GrowableBuffer entries
     int bits            # log2 of the number of slots; 0: there are none
     HashSeed seed
     int64_t count       # of keys
@@ -57,11 +57,11 @@ cdef inline uint64_t mask_of(const KeyTable* table) noexcept nogil:
 
 cdef bint grow_slots(KeyTable* table, int bits) noexcept nogil:
     """Moves the slots to a larger table. They stand in the order of their hashes there too, but for a wrap."""
-    cdef Area grown
+    cdef GrowableBuffer grown
     cdef uint64_t* slots
     cdef uint64_t mask = (<uint64_t> 1 << bits) - 1, at, slot, i
     cdef uint64_t old = (<uint64_t> 1 << table.bits) if table.bits else 0
-    if not area_zeroed(&grown, <int64_t> 8 << bits):
+    if not buffer_zeroed(&grown, <int64_t> 8 << bits):
         return False
     slots = <uint64_t*> grown.data
     for i in range(old):
@@ -71,17 +71,17 @@ cdef bint grow_slots(KeyTable* table, int bits) noexcept nogil:
             while slots[at]:
                 at = (at + 1) & mask
             slots[at] = slot
-    area_free(&table.slots)
+    buffer_free(&table.slots)
     table.slots = grown
     table.bits = bits
     return True
 
 
-cdef inline bint make_room(Area* entries, int64_t size) noexcept nogil:
-    """Many entries grow by whole huge pages: one that an area ends in is made of small ones, a page fault for each."""
+cdef inline bint make_room(GrowableBuffer* entries, int64_t size) noexcept nogil:
+    """Many entries grow by whole huge pages: one that a buffer ends in is made of small ones, a page fault for each."""
     if size > entries.capacity and size >= 2 * HUGE_PAGE:
         size = (size + (size >> 1) + HUGE_PAGE - 1) & -<int64_t> HUGE_PAGE
-    return area_need(entries, size)
+    return buffer_need(entries, size)
 
 
 cdef Fault reserve(KeyTable* table, const Lookup* keys, int n) noexcept nogil:
@@ -103,7 +103,7 @@ cdef inline void ask_for(const KeyTable* table, const Lookup* keys, int n) noexc
     """Asks for the first slot where each key may be."""
     cdef int i
     for i in range(n):
-        area_prefetch(table.slots.data + 8 * (keys[i].hash >> (64 - table.bits)))
+        buffer_prefetch(table.slots.data + 8 * (keys[i].hash >> (64 - table.bits)))
 
 
 cdef inline void approach(const KeyTable* table, Lookup* keys, int n) noexcept nogil:
@@ -120,8 +120,8 @@ cdef inline void approach(const KeyTable* table, Lookup* keys, int n) noexcept n
             slot = slots[keys[i].at]
         if slot:
             entry = <const uint8_t*> entry_of(table, slot)
-            area_prefetch(entry)
-            area_prefetch(entry + ENTRY_HEADER + keys[i].size)
+            buffer_prefetch(entry)
+            buffer_prefetch(entry + ENTRY_HEADER + keys[i].size)
 
 
 cdef inline Entry* find(const KeyTable* table, Lookup* key) noexcept nogil:
@@ -152,7 +152,7 @@ cdef inline void append(KeyTable* table, const Lookup* key, int64_t number) noex
 
 cdef inline int hash_group(
     const KeyTable* table, Lookup* keys, const uint8_t* data, const int32_t* spans, int64_t first, int64_t count,
-    const Area* words, int bits
+    const GrowableBuffer* words, int bits
 ) noexcept nogil:
     """Hashes the next keys of a window, and returns how many; asks for the words that their hashes' first bits tell."""
     cdef int n = <int> min(count - first, <int64_t> GROUP), i
@@ -162,5 +162,5 @@ cdef inline int hash_group(
         keys[i].index = <int32_t> (first + i)
         keys[i].hash = hash_key(keys[i].key, keys[i].size, &table.seed)
         if words.data != NULL:
-            area_prefetch(words.data + 8 * (keys[i].hash >> (64 - bits)))
+            buffer_prefetch(words.data + 8 * (keys[i].hash >> (64 - bits)))
     return n

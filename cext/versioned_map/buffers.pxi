@@ -1,86 +1,86 @@
-# Areas as pyarrow buffers, areas that are filled and freed in steps, and Arrow columns that grow.
+# Areas as pyarrow buffers, buffers that are filled and freed in steps, and Arrow columns that grow.
 
-cdef inline bint new_area(Area* area, int64_t size, bint in_steps) noexcept nogil:
-    """A new area of zeros, and whether background work fills it."""
-    return area_in_steps(area, size) if in_steps else area_zeroed(area, size)
+cdef inline bint new_area(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
+    """A new buffer of zeros, and whether background work fills it."""
+    return area_in_steps(buffer, size) if in_steps else buffer_zeroed(buffer, size)
 
 
-cdef inline bint need_area(Area* area, int64_t size, bint in_steps) noexcept nogil:
-    """Makes room in an area that is new or grows."""
-    if in_steps and area.data == NULL:
-        return area_in_steps(area, size)
-    return area_need(area, size)
+cdef inline bint need_area(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
+    """Makes room in a buffer that is new or grows."""
+    if in_steps and buffer.data == NULL:
+        return area_in_steps(buffer, size)
+    return buffer_need(buffer, size)
 
 
 cdef class Remains:
     """Areas that are freed some MiB at a time, as long as somebody asks for it; what is left goes with this object."""
 
-    cdef Area[16] areas
+    cdef GrowableBuffer[16] buffers
     cdef int count
 
     def __dealloc__(self):
         while self.count:
             self.count -= 1
-            area_free(&self.areas[self.count])
+            buffer_free(&self.buffers[self.count])
 
-    cdef void take(self, Area* area) noexcept:
-        """Takes an area over."""
+    cdef void take(self, GrowableBuffer* buffer) noexcept:
+        """Takes a buffer over."""
         if self.count < 16:
-            self.areas[self.count] = area[0]
+            self.buffers[self.count] = buffer[0]
             self.count += 1
-            area[0] = Area(NULL, 0, 0)
+            buffer[0] = GrowableBuffer(NULL, 0, 0)
         else:
-            area_free(area)
+            buffer_free(buffer)
 
     cdef bint free_some(self) noexcept:
         """Frees some of them. Returns whether there is more."""
-        cdef Area area
+        cdef GrowableBuffer buffer
         cdef bint more
         if self.count == 0:
             return False
         self.count -= 1
-        area = self.areas[self.count]
+        buffer = self.buffers[self.count]
         with nogil:
-            more = area_free_some(&area)
+            more = area_free_some(&buffer)
         if more:
-            self.take(&area)
+            self.take(&buffer)
         return self.count > 0
 
 
 cdef class AreaOwner:
-    """Frees an area when the last buffer on it is gone."""
+    """Frees a buffer when the last buffer on it is gone."""
 
-    cdef Area area
+    cdef GrowableBuffer buffer
 
     def __dealloc__(self):
-        area_free(&self.area)
+        buffer_free(&self.buffer)
 
 
-cdef object buffer_of(Area* area, int64_t size):
-    """Gives the area away as a pyarrow buffer of its first `size` bytes."""
+cdef object buffer_of(GrowableBuffer* buffer, int64_t size):
+    """Gives the buffer away as a pyarrow buffer of its first `size` bytes."""
     cdef AreaOwner owner = AreaOwner()
-    if (area.data == NULL or size < area.capacity) and not area_resize(area, size):
+    if (buffer.data == NULL or size < buffer.capacity) and not buffer_resize(buffer, size):
         raise MemoryError
-    owner.area = area[0]
-    area[0] = Area(NULL, 0, 0)
-    return pa.foreign_buffer(<uintptr_t> owner.area.data, size, owner)
+    owner.buffer = buffer[0]
+    buffer[0] = GrowableBuffer(NULL, 0, 0)
+    return pa.foreign_buffer(<uintptr_t> owner.buffer.data, size, owner)
 
 
 cdef struct Column:
-    Area data
-    Area ends       # uint32, modulo 2 ** 32: no value is so large that its size could not be told from them
+    GrowableBuffer data
+    GrowableBuffer ends       # uint32, modulo 2 ** 32: no value is so large that its size could not be told from them
     int64_t size
     int64_t count
 
 
 cdef inline bint column_add(Column* column, const uint8_t* value, int32_t size) noexcept nogil:
     """Appends a value (size -1: a null, or nothing)."""
-    if not area_need(&column.ends, 4 * (column.count + 2)):
+    if not buffer_need(&column.ends, 4 * (column.count + 2)):
         return False
     if column.count == 0:
         (<uint32_t*> column.ends.data)[0] = 0
     if size > 0:
-        if not area_need(&column.data, column.size + size):
+        if not buffer_need(&column.data, column.size + size):
             return False
         copy_bytes(column.data.data + column.size, value, size)
         column.size += size
@@ -90,8 +90,8 @@ cdef inline bint column_add(Column* column, const uint8_t* value, int32_t size) 
 
 
 cdef void column_free(Column* column) noexcept nogil:
-    area_free(&column.data)
-    area_free(&column.ends)
+    buffer_free(&column.data)
+    buffer_free(&column.ends)
 
 
 cdef object column_array(Column* column, validity, int64_t null_count):
@@ -112,7 +112,7 @@ cdef object column_array(Column* column, validity, int64_t null_count):
             for i in range(column.count):
                 end += <int64_t> (ends[i + 1] - ends[i])
                 wide[i + 1] = end
-        area_free(&column.ends)
+        buffer_free(&column.ends)
     else:
         offsets = buffer_of(&column.ends, 4 * (column.count + 1))
     values = buffer_of(&column.data, column.size)

@@ -1,15 +1,15 @@
 # What is due: what the indexes name, and what the transaction has put itself.
 
-cdef bint due_own(Transaction transaction, DueRange* wanted, Area* found, int64_t* num_found, Fault* fault) noexcept nogil:
+cdef bint expiry_own(Transaction transaction, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found, Fault* fault) noexcept nogil:
     """Appends the places of the transaction's own records that are due: their offsets."""
     cdef const Table* own = &transaction.own
     cdef const Node* node
     cdef Record record
-    cdef Area stale
+    cdef GrowableBuffer stale
     cdef int64_t i, value = 0
     if own.count == 0:
         return True
-    if not area_zeroed(&stale, own.count):
+    if not buffer_zeroed(&stale, own.count):
         fault.kind = OUT_OF_MEMORY
         return False
     for i in range(own.count):
@@ -22,18 +22,18 @@ cdef bint due_own(Transaction transaction, DueRange* wanted, Area* found, int64_
             continue
         read_record(node_record(own, node), own.row_checksums, &record)
         if long_of(&record, transaction.reader.image.indexed_at, &value):
-            if not due_note(wanted, value, <int64_t> (node.at >> 1), found, num_found, fault):
+            if not expiry_note(wanted, value, <int64_t> (node.at >> 1), found, num_found, fault):
                 break
-    area_free(&stale)
+    buffer_free(&stale)
     return fault.kind == NONE
 
 
-cdef class DueSearch:
+cdef class ExpirySearch:
     """A search through all that a transaction reads, which has been entered: the image and the layers, oldest first."""
 
     cdef Transaction transaction
     cdef list layers, indexes
-    cdef Area found
+    cdef GrowableBuffer found
     cdef int64_t num_found
 
     def __cinit__(self, Transaction transaction not None):
@@ -49,33 +49,33 @@ cdef class DueSearch:
         if transaction.cursors is None:
             transaction.cursors = map_.cursors_at(transaction.layer)
         while len(transaction.cursors) <= len(self.layers):
-            transaction.cursors.append(DueCursor())
+            transaction.cursors.append(ExpiryCursor())
 
     def __dealloc__(self):
-        area_free(&self.found)
+        buffer_free(&self.found)
 
-    cdef walk(self, int64_t number, DueRange* wanted):
+    cdef walk(self, int64_t number, ExpiryRange* wanted):
         """Goes through a source. Cursors may be wrong after a fault, and are dropped."""
-        cdef DueCursor cursor = self.transaction.cursors[number]
-        cdef DueIndex index
+        cdef ExpiryCursor cursor = self.transaction.cursors[number]
+        cdef ExpiryIndex index
         cdef Layer layer
         cdef ImageView* image = &self.transaction.map_.image.view
-        cdef DueSource source
+        cdef ExpirySource source
         cdef Fault fault = Fault(NONE, 0)
         if number == 0:
-            source = DueSource(&image.due, image, image.records, image.row_checksums, image.indexed_at)
+            source = ExpirySource(&image.expiry, image, image.records, image.row_checksums, image.indexed_at)
         else:
             layer = self.layers[number - 1]
             index = self.indexes[number - 1]
-            source = DueSource(&index.view, NULL, layer.area.data, layer.row_checksums, image.indexed_at)
+            source = ExpirySource(&index.view, NULL, layer.buffer.data, layer.row_checksums, image.indexed_at)
         with nogil:
-            due_walk(&source, &self.transaction.reader, cursor, wanted, &self.found, &self.num_found, &fault)
+            expiry_walk(&source, &self.transaction.reader, cursor, wanted, &self.found, &self.num_found, &fault)
         self.check(&fault)
 
-    cdef walk_own(self, DueRange* wanted):
+    cdef walk_own(self, ExpiryRange* wanted):
         cdef Fault fault = Fault(NONE, 0)
         with nogil:
-            due_own(self.transaction, wanted, &self.found, &self.num_found, &fault)
+            expiry_own(self.transaction, wanted, &self.found, &self.num_found, &fault)
         self.check(&fault)
 
     cdef check(self, Fault* fault):
@@ -84,13 +84,13 @@ cdef class DueSearch:
             raise failure(fault, self.transaction.map_.image.path)
 
 
-cdef next_due(Transaction transaction):
-    cdef DueSearch search
-    cdef DueRange wanted = DueRange(INT64_MAX, True)
+cdef next_expiry(Transaction transaction):
+    cdef ExpirySearch search
+    cdef ExpiryRange wanted = ExpiryRange(INT64_MAX, True)
     cdef int64_t number
     transaction.enter(False)
     try:
-        search = DueSearch(transaction)
+        search = ExpirySearch(transaction)
         search.walk_own(&wanted)
         for number in range(len(search.layers), -1, -1):
             search.walk(number, &wanted)
@@ -99,22 +99,22 @@ cdef next_due(Transaction transaction):
     return wanted.last if search.num_found else None
 
 
-cdef class Due:
-    """The iterator of Transaction.due. All records are found and verified at the call, and copied batch by batch."""
+cdef class Expiry:
+    """The iterator of Transaction.expired. All records are found and verified at the call, and copied batch by batch."""
 
-    cdef DueSearch search
+    cdef ExpirySearch search
     cdef int64_t of_image, of_layers    # of what was found
     cdef int64_t position, max_rows
 
     def __cinit__(self, Transaction transaction not None, int64_t end, int64_t max_rows):
-        cdef DueRange wanted = DueRange(end - 1 if end > INT64_MIN else end, False)
+        cdef ExpiryRange wanted = ExpiryRange(end - 1 if end > INT64_MIN else end, False)
         cdef int64_t number
         if max_rows < 1:
             raise ValueError(f"max_rows is {max_rows}: a batch has one row at least")
         self.max_rows = max_rows
         transaction.enter(False)
         try:
-            self.search = DueSearch(transaction)
+            self.search = ExpirySearch(transaction)
             if end == INT64_MIN:
                 return
             self.search.walk(0, &wanted)

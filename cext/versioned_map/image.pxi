@@ -3,14 +3,14 @@ cdef class Image:
 
     cdef ImageView view
     cdef Plan plan
-    cdef Area records_area, index_area, prefix_slots, prefix_entries, due_area, checked_area
-    cdef int64_t records_size, index_size, due_size
+    cdef GrowableBuffer records_buffer, index_buffer, prefix_slots, prefix_entries, expiry_buffer, checked_buffer
+    cdef int64_t records_size, index_size, expiry_size
     cdef int64_t[2] prefix_sizes    # of the slots, of the entries
     cdef bytes kinds
     cdef object buffer          # of a file: the whole of it
     cdef object layer           # whose records these are; None: they are the image's own
     cdef Remains remains        # what takes its memory in the end; None: that is freed at once
-    cdef object give_up         # of a mapped one: what `give_up_pages` calls
+    cdef object give_up         # of a mapped one: what `drop_resident_pages` calls
     cdef str path
     cdef readonly bytes metadata
     cdef readonly int64_t num_keys
@@ -20,12 +20,12 @@ cdef class Image:
 
     def __dealloc__(self):
         cdef Remains remains = self.remains if self.remains is not None else Remains()
-        remains.take(&self.records_area)
-        remains.take(&self.index_area)
+        remains.take(&self.records_buffer)
+        remains.take(&self.index_buffer)
         remains.take(&self.prefix_slots)
         remains.take(&self.prefix_entries)
-        remains.take(&self.due_area)
-        remains.take(&self.checked_area)
+        remains.take(&self.expiry_buffer)
+        remains.take(&self.checked_buffer)
 
     @property
     def row_checksums(self):
@@ -35,8 +35,8 @@ cdef class Image:
     def nbytes(self):
         """Bytes of the records and the indexes, in memory or mapped."""
         return (
-            self.records_size + self.index_size + self.prefix_sizes[0] + self.prefix_sizes[1] + self.due_size
-            + self.checked_area.capacity
+            self.records_size + self.index_size + self.prefix_sizes[0] + self.prefix_sizes[1] + self.expiry_size
+            + self.checked_buffer.capacity
         )
 
     @property
@@ -45,8 +45,8 @@ cdef class Image:
         return (self.plan.key_columns, self.kinds) if self.plan.columns else None
 
     @property
-    def indexed_offset(self):
-        """The offset in a value of the long that `due` goes by; None where there is no index of it."""
+    def timeout_offset(self):
+        """The offset in a value of the long that `expired` goes by; None where there is no index of it."""
         return self.view.indexed_at or None
 
     @property
@@ -62,9 +62,9 @@ cdef class Image:
         return pa.foreign_buffer(<uintptr_t> start, size, self)
 
     @staticmethod
-    def empty(*, bint row_checksums, prefix=None, indexed_offset=None):
+    def empty(*, bint row_checksums, prefix=None, timeout_offset=None):
         """The image of version 0."""
-        return ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset).finish()
+        return ImageBuilder(row_checksums=row_checksums, prefix=prefix, timeout_offset=timeout_offset).finish()
 
     @staticmethod
     def open(buffer not None, str path not None, *, give_up=None):
@@ -73,7 +73,7 @@ cdef class Image:
         Args:
             buffer: a pyarrow.Buffer of the whole file.
             path: of the file, for errors.
-            give_up: for `give_up_pages`; None where the bytes are in memory that is this process's alone.
+            give_up: for `drop_resident_pages`; None where the bytes are in memory that is this process's alone.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
@@ -123,7 +123,7 @@ cdef class Image:
             raise failure(&fault, self.path)
         return size
 
-    def give_up_pages(self, step=None):
+    def drop_resident_pages(self, step=None):
         """Takes the pages of a mapped file out of this process's memory; the next reads map them again.
 
         Args:
@@ -145,11 +145,11 @@ cdef class Image:
         """
         return image_parts(self, metadata, step)
 
-    cdef set_indexes(self, prefix, indexed_offset):
-        if indexed_offset is not None:
-            if not 8 <= indexed_offset <= MAX_INDEXED_AT or indexed_offset % 8:
-                raise ValueError(f"{indexed_offset} is no offset of a column in a row of up to 64")
-            self.view.indexed_at = indexed_offset
+    cdef set_indexes(self, prefix, timeout_offset):
+        if timeout_offset is not None:
+            if not 8 <= timeout_offset <= MAX_INDEXED_AT or timeout_offset % 8:
+                raise ValueError(f"{timeout_offset} is no offset of a column in a row of up to 64")
+            self.view.indexed_at = timeout_offset
         if prefix is not None:
             self.set_plan(prefix)
 

@@ -1,10 +1,10 @@
 # Copying records out of windows, and making an image of them.
 
 cdef bint copy_records(
-    Area* area, int64_t* size, bint row_checksums, bint tombstones, const uint8_t* data, int64_t data_size,
+    GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t* data, int64_t data_size,
     const int32_t* keys, const int32_t* values, int64_t n, Fault* fault,
 ) noexcept nogil:
-    """Appends records to an area, those that stand side by side at once. False without a fault: the spans are wrong."""
+    """Appends records to a buffer, those that stand side by side at once. False without a fault: the spans are wrong."""
     cdef int32_t checksum = 4 if row_checksums else 0, front
     cdef int64_t i, start, stop, from_ = 0, to = 0
     cdef uint32_t key_size
@@ -31,28 +31,28 @@ cdef bint copy_records(
         ):
             return False
         if start != to:
-            if not append_bytes(area, size, data + from_, to - from_):
+            if not append_bytes(buffer, size, data + from_, to - from_):
                 fault.kind = OUT_OF_MEMORY
                 return False
             from_ = start
         to = stop
-    if not append_bytes(area, size, data + from_, to - from_):
+    if not append_bytes(buffer, size, data + from_, to - from_):
         fault.kind = OUT_OF_MEMORY
         return False
     return True
 
 
-cdef bint append_bytes(Area* area, int64_t* size, const uint8_t* data, int64_t more) noexcept nogil:
-    if not area_need(area, size[0] + more + 4):  # room for the end mark
+cdef bint append_bytes(GrowableBuffer* buffer, int64_t* size, const uint8_t* data, int64_t more) noexcept nogil:
+    if not buffer_need(buffer, size[0] + more + 4):  # room for the end mark
         return False
     if more:
-        memcpy(area.data + size[0], data, more)
+        memcpy(buffer.data + size[0], data, more)
     size[0] += more
     return True
 
 
 cdef append_records(
-    bint* busy, Area* area, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data, keys, values
+    bint* busy, GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data, keys, values
 ):
     cdef Fault fault = Fault(NONE, 0)
     cdef int64_t n = keys.size // 8, before
@@ -66,7 +66,7 @@ cdef append_records(
         before = size[0]
         with nogil:
             good = copy_records(
-                area, size, row_checksums, tombstones, &data[0], data.shape[0], key, value, n, &fault
+                buffer, size, row_checksums, tombstones, &data[0], data.shape[0], key, value, n, &fault
             )
         if not good:
             size[0] = before
@@ -84,7 +84,7 @@ cdef class ImageBuilder:
     Args:
         row_checksums: whether the records carry checksums; they are taken as they are.
         prefix: the plan of prefix_scan.
-        indexed_offset: of the long in a value that `due` goes by: of a column in a row of up to 64.
+        timeout_offset: of the long in a value that `expired` goes by: of a column in a row of up to 64.
         expected_bytes: size of all records, where it is known.
     """
 
@@ -92,16 +92,16 @@ cdef class ImageBuilder:
     cdef int64_t size, count
     cdef bint busy
 
-    def __init__(self, *, bint row_checksums, prefix=None, indexed_offset=None, int64_t expected_bytes=0):
-        self.image = new_image(row_checksums, prefix, indexed_offset)
-        if not area_need(&self.image.records_area, min(max(expected_bytes, 0), MOST_RECORD_BYTES) + 4):
+    def __init__(self, *, bint row_checksums, prefix=None, timeout_offset=None, int64_t expected_bytes=0):
+        self.image = new_image(row_checksums, prefix, timeout_offset)
+        if not buffer_need(&self.image.records_buffer, min(max(expected_bytes, 0), MOST_RECORD_BYTES) + 4):
             raise MemoryError
 
     def append(self, const uint8_t[::1] data not None, keys not None, values not None):
         """Copies records, none of which is a tombstone.
 
         Args:
-            data, keys, values: as RecordParser and read_windows have them: bytes, and spans of the records in them.
+            data, keys, values: as RecordParser and read_chunks have them: bytes, and spans of the records in them.
 
         Raises:
             ValueError: the spans are not those of put records; nothing of the call has been appended.
@@ -109,7 +109,7 @@ cdef class ImageBuilder:
         if self.image is None:
             raise ValueError("the image is finished")
         self.count += append_records(
-            &self.busy, &self.image.records_area, &self.size, self.image.view.row_checksums, False, data, keys, values
+            &self.busy, &self.image.records_buffer, &self.size, self.image.view.row_checksums, False, data, keys, values
         )
 
     def finish(self):
@@ -130,10 +130,10 @@ cdef class ImageBuilder:
         return image
 
 
-cdef Image new_image(bint row_checksums, prefix, indexed_offset):
+cdef Image new_image(bint row_checksums, prefix, timeout_offset):
     """An image that is yet to be filled."""
     cdef Image image = Image.__new__(Image)
-    image.set_indexes(prefix, indexed_offset)
+    image.set_indexes(prefix, timeout_offset)
     image.metadata = b""
     image.view.row_checksums = row_checksums
     image.view.seed = new_hash_seed()
@@ -157,7 +157,7 @@ cdef bint finish_image(Image image, Indexing* work, int64_t size, int64_t count,
 
 
 cdef bint index_records(Image image, Indexing* work, int64_t size, int64_t count, Fault* fault) noexcept nogil:
-    if not start_index(image, work, image.records_area.data, size, count, fault):
+    if not start_index(image, work, image.records_buffer.data, size, count, fault):
         return False
     while index_step(image, work, fault):
         pass
@@ -165,10 +165,10 @@ cdef bint index_records(Image image, Indexing* work, int64_t size, int64_t count
 
 
 cdef bint end_records(Image image, int64_t size, Fault* fault) noexcept nogil:
-    """Writes the end mark, for which there is room, and gives the rest of the area back."""
-    write_size(image.records_area.data + size, -1)
-    if not area_resize(&image.records_area, size + 4):
+    """Writes the end mark, for which there is room, and gives the rest of the buffer back."""
+    write_size(image.records_buffer.data + size, -1)
+    if not buffer_resize(&image.records_buffer, size + 4):
         fault.kind = OUT_OF_MEMORY
         return False
-    image.view.records = image.records_area.data
+    image.view.records = image.records_buffer.data
     return True

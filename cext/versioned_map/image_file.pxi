@@ -15,7 +15,7 @@ cdef struct Sizes:
     uint64_t num_slots
     uint64_t prefix_slots
     int64_t prefix_entries
-    int64_t num_due
+    int64_t num_expired
     int64_t records
 
 cdef struct Sections:
@@ -23,7 +23,7 @@ cdef struct Sections:
     int64_t index_at
     int64_t prefix_slots_at
     int64_t prefix_entries_at
-    int64_t due_at
+    int64_t expiry_at
     int64_t records_at
     int64_t length
     int64_t num_blocks
@@ -33,15 +33,15 @@ cdef Sections sections_of(const Sizes* sizes) noexcept nogil:
     cdef Sections out
     cdef int64_t index_size = whole_blocks(8 * <int64_t> sizes.num_slots)
     cdef int64_t prefix_slots_size = whole_blocks(8 * <int64_t> sizes.prefix_slots)
-    cdef int64_t prefix_entries_size = whole_blocks(ENTRY * sizes.prefix_entries), due_size = due_bytes(sizes.num_due)
-    cdef int64_t indexes = index_size + prefix_slots_size + prefix_entries_size + due_size
+    cdef int64_t prefix_entries_size = whole_blocks(ENTRY * sizes.prefix_entries), expiry_size = expiry_bytes(sizes.num_expired)
+    cdef int64_t indexes = index_size + prefix_slots_size + prefix_entries_size + expiry_size
     out.num_blocks = (indexes + sizes.records + BLOCK - 1) >> BLOCK_BITS
     out.crcs_at = HEADER + ((sizes.metadata + sizes.prefix_kinds + 3) & ~<int64_t> 3)
     out.index_at = whole_blocks(out.crcs_at + 4 * out.num_blocks)
     out.prefix_slots_at = out.index_at + index_size
     out.prefix_entries_at = out.prefix_slots_at + prefix_slots_size
-    out.due_at = out.prefix_entries_at + prefix_entries_size
-    out.records_at = out.due_at + due_size
+    out.expiry_at = out.prefix_entries_at + prefix_entries_size
+    out.records_at = out.expiry_at + expiry_size
     out.length = out.records_at + sizes.records
     return out
 
@@ -56,18 +56,18 @@ cdef list image_parts(Image image, bytes metadata, step):
     cdef ImageView* view = &image.view
     cdef Sizes sizes = Sizes(
         len(metadata), image.plan.columns, view.num_slots, view.by_prefix.num_slots, view.by_prefix.count,
-        view.due.count, image.records_size,
+        view.expiry.count, image.records_size,
     )
     cdef Sections layout = sections_of(&sizes)
     cdef int64_t at = layout.crcs_at
-    cdef Area area
+    cdef GrowableBuffer buffer
     cdef uint8_t* out
     if len(metadata) > MAX_METADATA:
         raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
     image.verify(step)
-    if not area_in_steps(&area, layout.index_at):
+    if not area_in_steps(&buffer, layout.index_at):
         raise MemoryError
-    header = buffer_of(&area, layout.index_at)
+    header = buffer_of(&buffer, layout.index_at)
     out = <uint8_t*> <uintptr_t> header.address
     memcpy(out, PyBytes_AS_STRING(MAGIC), 8)
     store_le32(out + 8, IMAGE_VERSION)
@@ -79,7 +79,7 @@ cdef list image_parts(Image image, bytes metadata, step):
     store_le64(out + 56, len(metadata))
     store_le32(out + 64, view.row_checksums)
     store_le32(out + 76, <uint32_t> view.indexed_at)
-    store_le64(out + 80, view.due.count)
+    store_le64(out + 80, view.expiry.count)
     store_le64(out + 88, view.by_prefix.homes)
     store_le64(out + 96, view.by_prefix.num_slots)
     store_le32(out + 104, <uint32_t> image.plan.key_columns)
@@ -92,7 +92,7 @@ cdef list image_parts(Image image, bytes metadata, step):
         image.section(view.slots, image.index_size),
         image.section(view.by_prefix.slots, image.prefix_sizes[0]),
         image.section(view.by_prefix.entries, image.prefix_sizes[1]),
-        image.section(view.due.fences, image.due_size),
+        image.section(view.expiry.fences, image.expiry_size),
         image.records,
     ]
     sections = [section for section in sections if section is not None]
@@ -151,7 +151,7 @@ cdef Image open_image(buffer, str path):
         and 4 <= sizes.records <= min(length, MOST_RECORD_BYTES + 4)
         and 0 <= sizes.metadata <= MAX_METADATA
         and 0 <= num_keys <= <int64_t> sizes.num_slots
-        and 0 <= sizes.num_due <= (num_keys if indexed_at else 0)
+        and 0 <= sizes.num_expired <= (num_keys if indexed_at else 0)
         and sizes.prefix_kinds <= key_columns <= (MAX_KEY_COLUMNS if sizes.prefix_kinds else 0)
         and 0 <= sizes.prefix_entries <= (num_keys if sizes.prefix_kinds else 0)
         and homes <= sizes.prefix_slots <= (<uint64_t> length // 8 if homes else 0)
@@ -181,14 +181,14 @@ cdef Image open_image(buffer, str path):
     image.records_size = sizes.records
     image.index_size = sections.prefix_slots_at - sections.index_at
     image.prefix_sizes[0] = sections.prefix_entries_at - sections.prefix_slots_at
-    image.prefix_sizes[1] = sections.due_at - sections.prefix_entries_at
-    image.due_size = sections.records_at - sections.due_at
-    if not area_zeroed(&image.checked_area, sections.num_blocks):
+    image.prefix_sizes[1] = sections.expiry_at - sections.prefix_entries_at
+    image.expiry_size = sections.records_at - sections.expiry_at
+    if not buffer_zeroed(&image.checked_buffer, sections.num_blocks):
         raise MemoryError
     image.view = ImageView(
         p + sections.records_at, sizes.records - 4, p + sections.index_at, sizes.num_slots, hash_seed_of(p + 112),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
-        p + sections.crcs_at, image.checked_area.data, indexed_at, due_view(p + sections.due_at, sizes.num_due),
+        p + sections.crcs_at, image.checked_buffer.data, indexed_at, expiry_view(p + sections.expiry_at, sizes.num_expired),
         PrefixView(
             p + sections.prefix_slots_at, sizes.prefix_slots, homes, p + sections.prefix_entries_at, sizes.prefix_entries
         ),

@@ -9,13 +9,13 @@ cdef struct Indexing:
     int64_t seen            # how many were looked at, of
     int64_t count
     int64_t live            # keys
-    bint due_done, prefix_done
-    DueBuild due
+    bint expiry_done, prefix_done
+    ExpiryBuild expiry
     PrefixBuild prefix
 
 
 cdef void indexing_free(Indexing* work) noexcept nogil:
-    due_free(&work.due)
+    expiry_free(&work.expiry)
     prefix_build_free(&work.prefix)
 
 
@@ -28,18 +28,18 @@ cdef bint start_index(
     view.end = size
     view.num_slots = slots_for(count)
     work.records = records
-    work.due.sort.in_steps = work.prefix.sort.in_steps = work.in_steps
+    work.expiry.sort.in_steps = work.prefix.sort.in_steps = work.in_steps
     work.count = count
     work.pages = work.at = work.seen = work.live = 0
     if size > MOST_RECORD_BYTES:
         fault.kind = TOO_MUCH_TO_INDEX
         return False
     image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
-    area_free(&image.index_area)
-    if not new_area(&image.index_area, image.index_size, work.in_steps):
+    buffer_free(&image.index_buffer)
+    if not new_area(&image.index_buffer, image.index_size, work.in_steps):
         fault.kind = OUT_OF_MEMORY
         return False
-    view.slots = image.index_area.data
+    view.slots = image.index_buffer.data
     return True
 
 
@@ -56,14 +56,14 @@ cdef bint index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     cdef int64_t stop = work.seen + STEP_RECORDS
     cdef int i, n
     if work.pages < image.index_size:
-        work.pages = area_make_pages(&image.index_area, work.pages, image.index_size)
+        work.pages = area_make_pages(&image.index_buffer, work.pages, image.index_size)
         return True
     while work.at < view.end and work.seen < stop:
         n = 0
         while n < GROUP and work.at < view.end:
             if work.seen == work.count:
                 return bad_record(view, work.at, fault)
-            area_prefetch(view.records + work.at + AHEAD)
+            buffer_prefetch(view.records + work.at + AHEAD)
             if not image_record(view, work.at, &record, fault):
                 return False
             keys[n].key = record.key
@@ -85,7 +85,7 @@ cdef bint index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
                 work.records[keys[i].offset] |= 0x80
                 slot = (slot if slot else view.num_slots) - 1
             store_le64(
-                image.index_area.data + 8 * slot,
+                image.index_buffer.data + 8 * slot,
                 (keys[i].hash & 0xFFFFFF) << OFFSET_BITS | <uint64_t> (offsets[i] + 1),
             )
     if work.at < view.end:
@@ -103,18 +103,18 @@ cdef void set_records(Image image, int64_t num_keys) noexcept nogil:
 cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     """Goes on with the indexes by longs and by prefixes, where there are to be any. False: all is done, or a fault."""
     cdef ImageView* view = &image.view
-    if view.indexed_at and not work.due_done:
-        if due_step(
-            &work.due, view.records, view.end, view.row_checksums, view.indexed_at, &image.due_area, fault
+    if view.indexed_at and not work.expiry_done:
+        if expiry_step(
+            &work.expiry, view.records, view.end, view.row_checksums, view.indexed_at, &image.expiry_buffer, fault
         ):
             return True
         if fault.kind != NONE:
             return False
-        view.due = due_view(image.due_area.data, work.due.sort.count)
-        image.due_size = due_bytes(work.due.sort.count)
+        view.expiry = expiry_view(image.expiry_buffer.data, work.expiry.sort.count)
+        image.expiry_size = expiry_bytes(work.expiry.sort.count)
         # The next index sorts in the same memory.
-        work.prefix.sort.entries, work.due.sort.entries = work.due.sort.entries, work.prefix.sort.entries
-        work.due_done = True
+        work.prefix.sort.entries, work.expiry.sort.entries = work.expiry.sort.entries, work.prefix.sort.entries
+        work.expiry_done = True
     if image.plan.columns and not work.prefix_done:
         if prefix_step(&work.prefix, view, &image.plan, &image.prefix_slots, &image.prefix_entries, fault):
             return True
@@ -129,7 +129,7 @@ cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept n
 
 cdef void drop_dead(Image image, int64_t* size) noexcept nogil:
     """Closes the gaps that records marked by index_step leave, and sets the size of the rest."""
-    cdef uint8_t* records = image.records_area.data
+    cdef uint8_t* records = image.records_buffer.data
     cdef Record record
     cdef int64_t at = 0, kept = 0
     cdef bint dead

@@ -1,7 +1,7 @@
 # An image as C sees it: looking for keys in it, and verifying what is touched.
 #
 # Checksums tell damage, not malice, so every offset and size that the index and the records hold is compared with the
-# area all the same, and a search ends after as many steps as there are slots.
+# buffer all the same, and a search ends after as many steps as there are slots.
 
 cdef enum:
     BLOCK_BITS = 12
@@ -15,7 +15,7 @@ cdef enum:
 cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 1 takes OFFSET_BITS
 
 # timeout_index.pxi has the layout.
-cdef struct DueView:
+cdef struct ExpiryView:
     const uint8_t* fences
     const uint8_t* entries
     int64_t count
@@ -42,7 +42,7 @@ cdef struct ImageView:
     const uint8_t* crcs
     uint8_t* checked            # for each block whether it was verified; NULL: all is known to be whole
     int64_t indexed_at          # where in a value the long is that records are indexed by, 0 = nowhere
-    DueView due
+    ExpiryView expiry
     PrefixView by_prefix
 
 # `checked` is a byte a block and not a bit, so that threads do not lose each other's marks; to verify a block twice does
@@ -134,7 +134,7 @@ cdef inline uint64_t home_slot(const ImageView* view, uint64_t h) noexcept nogil
 cdef inline void image_start(const ImageView* view, Lookup* key) noexcept nogil:
     key.slot = home_slot(view, key.hash)
     key.left = view.num_slots
-    area_prefetch(view.slots + 8 * key.slot)
+    buffer_prefetch(view.slots + 8 * key.slot)
 
 
 cdef inline bint image_seek(const ImageView* view, Lookup* key, Fault* fault) noexcept nogil:
@@ -165,9 +165,9 @@ cdef inline void image_prefetch(const ImageView* view, const Lookup* key) noexce
     cdef int64_t at = 0
     if key.offset >= 0:
         while at < view.typical_size:  # as often for each record, so that the processor foresees it
-            area_prefetch(view.records + key.offset + at)
+            buffer_prefetch(view.records + key.offset + at)
             at += LINE
-        area_prefetch(view.records + key.offset + view.typical_size - 1)
+        buffer_prefetch(view.records + key.offset + view.typical_size - 1)
 
 
 cdef inline void set_typical_size(ImageView* view, int64_t num_keys) noexcept nogil:

@@ -1,7 +1,7 @@
 cdef class Layer:
     """The updates that lead from one version to the next, as records: the uncompressed delta. Immutable."""
 
-    cdef Area area
+    cdef GrowableBuffer buffer
     cdef bint row_checksums
     cdef readonly int64_t num_records
     # Of a transaction's own layer: which state it is on, and how many keys more there are after it.
@@ -10,54 +10,54 @@ cdef class Layer:
     cdef int64_t more_keys
     cdef readonly bint is_whole # nothing else is there after it: its puts are all
     cdef bint is_distinct       # each of its records puts another key
-    cdef list due_cursors       # and how far it has gone through the indexes
+    cdef list expiry_cursors       # and how far it has gone through the indexes
     cdef int64_t size
-    cdef DueIndex due_index
+    cdef ExpiryIndex expiry_index
 
     def __init__(self):
         raise TypeError("use LayerBuilder or Transaction.seal")
 
     def __dealloc__(self):
-        area_free(&self.area)
+        buffer_free(&self.buffer)
 
     @property
     def nbytes(self):
-        return self.area.capacity
+        return self.buffer.capacity
 
-    cdef DueIndex indexed(self, int64_t indexed_at):
+    cdef ExpiryIndex indexed(self, int64_t indexed_at):
         """The index by the longs at that place, made when it is first asked for. Who reads it without the GIL holds it."""
-        cdef DueIndex index = self.due_index
-        cdef DueBuild build
+        cdef ExpiryIndex index = self.expiry_index
+        cdef ExpiryBuild build
         cdef Fault fault = Fault(NONE, 0)
         if index is not None and index.indexed_at == indexed_at:
             return index
-        index = DueIndex()
+        index = ExpiryIndex()
         index.indexed_at = indexed_at
         memset(&build, 0, sizeof(build))
         with nogil:
-            while due_step(
-                &build, self.area.data, self.size - 4, self.row_checksums, indexed_at, &index.area, &fault
+            while expiry_step(
+                &build, self.buffer.data, self.size - 4, self.row_checksums, indexed_at, &index.buffer, &fault
             ):
                 pass
-            due_free(&build)
+            expiry_free(&build)
         if fault.kind != NONE:
             raise failure(&fault, None)
-        index.view = due_view(index.area.data, build.sort.count)
-        self.due_index = index
+        index.view = expiry_view(index.buffer.data, build.sort.count)
+        self.expiry_index = index
         return index
 
-    def image(self, *, prefix=None, indexed_offset=None):
+    def image(self, *, prefix=None, timeout_offset=None):
         """An image of these records, which it shares; None where they are not, as they stand, all that there is."""
         cdef Image image
         cdef Fault fault = Fault(NONE, 0)
         cdef Indexing work
         if not self.is_whole or not self.is_distinct:
             return None
-        image = new_image(self.row_checksums, prefix, indexed_offset)
+        image = new_image(self.row_checksums, prefix, timeout_offset)
         image.layer = self
         memset(&work, 0, sizeof(work))
         with nogil:
-            if start_index(image, &work, self.area.data, self.size - 4, self.num_records, &fault):
+            if start_index(image, &work, self.buffer.data, self.size - 4, self.num_records, &fault):
                 while index_step(image, &work, &fault):
                     pass
             set_records(image, work.live)
@@ -71,17 +71,17 @@ cdef class Layer:
     @property
     def records(self):
         """The records and their end mark as a pyarrow.Buffer."""
-        return pa.foreign_buffer(<uintptr_t> self.area.data, self.size, self)
+        return pa.foreign_buffer(<uintptr_t> self.buffer.data, self.size, self)
 
 
-cdef Layer sealed_layer(Area* area, int64_t size, bint row_checksums, int64_t num_records):
-    """A layer of the records in an area, which it takes over."""
+cdef Layer sealed_layer(GrowableBuffer* buffer, int64_t size, bint row_checksums, int64_t num_records):
+    """A layer of the records in a buffer, which it takes over."""
     cdef Layer layer = Layer.__new__(Layer)
-    if not area_need(area, size + 4) or not area_resize(area, size + 4):
+    if not buffer_need(buffer, size + 4) or not buffer_resize(buffer, size + 4):
         raise MemoryError
-    write_size(area.data + size, -1)
-    layer.area = area[0]
-    area[0] = Area(NULL, 0, 0)
+    write_size(buffer.data + size, -1)
+    layer.buffer = buffer[0]
+    buffer[0] = GrowableBuffer(NULL, 0, 0)
     layer.size = size + 4
     layer.row_checksums = row_checksums
     layer.num_records = num_records
@@ -91,7 +91,7 @@ cdef Layer sealed_layer(Area* area, int64_t size, bint row_checksums, int64_t nu
 cdef class LayerBuilder:
     """Makes a layer of the records of a delta that is read from its file."""
 
-    cdef Area area
+    cdef GrowableBuffer buffer
     cdef bint row_checksums, finished, busy
     cdef int64_t size, count
 
@@ -99,7 +99,7 @@ cdef class LayerBuilder:
         self.row_checksums = row_checksums
 
     def __dealloc__(self):
-        area_free(&self.area)
+        buffer_free(&self.buffer)
 
     def append(self, const uint8_t[::1] data not None, keys not None, values not None):
         """Copies records; the arguments are those of ImageBuilder.append, and a value of size -1 is a tombstone.
@@ -110,7 +110,7 @@ cdef class LayerBuilder:
         if self.finished:
             raise ValueError("the layer is finished")
         self.count += append_records(
-            &self.busy, &self.area, &self.size, self.row_checksums, True, data, keys, values
+            &self.busy, &self.buffer, &self.size, self.row_checksums, True, data, keys, values
         )
 
     def append_layer(self, Layer layer not None):
@@ -126,7 +126,7 @@ cdef class LayerBuilder:
             raise ValueError("the layers do not agree about row checksums")
         begin(&self.busy)
         with nogil:
-            good = append_bytes(&self.area, &self.size, layer.area.data, layer.size - 4)
+            good = append_bytes(&self.buffer, &self.size, layer.buffer.data, layer.size - 4)
         self.busy = False
         if not good:
             raise MemoryError
@@ -138,4 +138,4 @@ cdef class LayerBuilder:
             raise ValueError("the layer is finished")
         begin(&self.busy)  # and stays so
         self.finished = True
-        return sealed_layer(&self.area, self.size, self.row_checksums, self.count)
+        return sealed_layer(&self.buffer, self.size, self.row_checksums, self.count)

@@ -22,7 +22,7 @@ cdef class Merger:
     Args:
         base: the image below the layers.
         layers: those of VersionedMap.path, oldest first.
-        prefix, indexed_offset: those of the new image.
+        prefix, timeout_offset: those of the new image.
         in_steps: False where nobody waits between two steps: what is made then lies in huge pages, which is quicker.
     """
 
@@ -30,13 +30,13 @@ cdef class Merger:
     cdef list layers
     cdef Remains remains
     cdef Table table            # the newest record of each key in the layers; layer i of it is the i-th newest
-    cdef Area layer_records
+    cdef GrowableBuffer layer_records
     cdef Sort dead              # records of the image: offset, size
     cdef int64_t pages          # bytes of the table's slots that have their pages
     cdef int64_t layer, at      # the next record to decide: the layer, the offset in it; the layers after that are done
     cdef int64_t num_puts
     cdef int64_t size           # of the new records, without the end mark
-    cdef Area window            # that `read` gives
+    cdef GrowableBuffer window            # that `read` gives
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
     cdef int64_t pages_built    # bytes that have their pages
@@ -44,23 +44,23 @@ cdef class Merger:
     cdef bint decided, copied, indexed, finished, freed, busy
     cdef Fault fault            # once there is one, what was under way is half done: each call raises it again
 
-    def __init__(self, Image base not None, layers, *, prefix=None, indexed_offset=None, bint in_steps=True):
+    def __init__(self, Image base not None, layers, *, prefix=None, timeout_offset=None, bint in_steps=True):
         cdef Layer layer
         cdef int64_t i, records = 0
         self.base = base
         self.layers = list(reversed(layers))
-        self.image = new_image(base.view.row_checksums, prefix, indexed_offset)
+        self.image = new_image(base.view.row_checksums, prefix, timeout_offset)
         self.remains = Remains()
         self.image.remains = self.remains
         self.table.in_steps = self.dead.in_steps = self.work.in_steps = in_steps
         self.table.row_checksums = base.view.row_checksums
-        if not area_need(&self.layer_records, 8 * (len(self.layers) + 1)):
+        if not buffer_need(&self.layer_records, 8 * (len(self.layers) + 1)):
             raise MemoryError
         self.table.layers = <const uint8_t**> self.layer_records.data
         for i, layer in enumerate(self.layers):
             if layer.row_checksums != base.view.row_checksums:
                 raise ValueError("the layers and the image do not agree about row checksums")
-            self.table.layers[i] = layer.area.data
+            self.table.layers[i] = layer.buffer.data
             records += layer.num_records
         self.size = base.view.end
         table_reserve(&self.table, records, &self.fault)
@@ -68,9 +68,9 @@ cdef class Merger:
 
     def __dealloc__(self):
         table_free(&self.table)
-        area_free(&self.layer_records)
+        buffer_free(&self.layer_records)
         sort_free(&self.dead)
-        area_free(&self.window)
+        buffer_free(&self.window)
         indexing_free(&self.work)
 
     cdef bint check(self) except False:
@@ -96,7 +96,7 @@ cdef class Merger:
             if is_at_end(&self.reading):
                 return None
             if not self.prepare():
-                if self.window.data == NULL and not area_need(&self.window, STEP_BYTES):
+                if self.window.data == NULL and not buffer_need(&self.window, STEP_BYTES):
                     raise MemoryError
                 with nogil:
                     size = self.fill(&self.reading, self.window.data, STEP_BYTES, &self.fault)
@@ -143,8 +143,8 @@ cdef class Merger:
         if not self.finished or image is None:
             raise ValueError("the image is not built yet, or was given away")
         self.image = None
-        area_filled(&image.records_area)
-        area_filled(&image.index_area)
+        area_filled(&image.records_buffer)
+        area_filled(&image.index_buffer)
         return image
 
     def free(self):
@@ -195,8 +195,8 @@ cdef class Merger:
         while self.at < end and left > 0:
             n = 0
             while n < GROUP and self.at < end:
-                keys[n].record = layer.area.data + self.at
-                area_prefetch(keys[n].record + AHEAD)
+                keys[n].record = layer.buffer.data + self.at
+                buffer_prefetch(keys[n].record + AHEAD)
                 read_record(keys[n].record, layer.row_checksums, &record)
                 keys[n].key = record.key
                 keys[n].size = record.key_size
@@ -227,7 +227,7 @@ cdef class Merger:
         """Enters a record unless a newer layer has its key; whether it is the first one of the key."""
         cdef Node* node
         cdef int64_t number = table_find(&self.table, key)
-        cdef int64_t offset = key.record - layer.area.data
+        cdef int64_t offset = key.record - layer.buffer.data
         cdef bint tombstone = key.value_size < 0
         if number < 0:
             table_add(&self.table, key.at, key.hash, -1, <uint32_t> self.layer, offset, tombstone)
@@ -259,7 +259,7 @@ cdef class Merger:
 
     cdef void copy(self, Fault* fault) noexcept nogil:
         """Copies some of the new image's records."""
-        cdef Area* records = &self.image.records_area
+        cdef GrowableBuffer* records = &self.image.records_buffer
         cdef int64_t left = self.size + 4 - self.built, count = self.base.num_keys - self.dead.count + self.num_puts
         if records.data == NULL and not new_area(records, self.size + 4, self.work.in_steps):
             fault.kind = OUT_OF_MEMORY

@@ -41,11 +41,11 @@ cdef class VersionedMap:
     cdef Table overlay
     cdef Prefixes prefixes
     cdef Scratch scratch
-    cdef Area layer_records         # const uint8_t* a layer: table.layers
+    cdef GrowableBuffer layer_records         # const uint8_t* a layer: table.layers
     cdef PyThread_type_lock lock    # around all reading and changing of the four above
     cdef list layers, parents       # of layer i + 1
     cdef list key_counts            # of layer i; -1 = not there yet
-    cdef list due_cursors           # of layer i: those of its transaction, or None
+    cdef list expiry_cursors           # of layer i: those of its transaction, or None
     cdef int64_t layer_bytes
     cdef readonly Image image
     cdef object __weakref__
@@ -55,7 +55,7 @@ cdef class VersionedMap:
         self.layers = []
         self.parents = []
         self.key_counts = [image.num_keys]
-        self.due_cursors = [None]
+        self.expiry_cursors = [None]
         self.overlay.row_checksums = image.view.row_checksums
         self.lock = PyThread_allocate_lock()
         if self.lock == NULL:
@@ -70,7 +70,7 @@ cdef class VersionedMap:
         table_free(&self.overlay)
         prefixes_free(&self.prefixes)
         scratch_free(&self.scratch)
-        area_free(&self.layer_records)
+        buffer_free(&self.layer_records)
         if self.lock != NULL:
             PyThread_free_lock(self.lock)
 
@@ -80,8 +80,8 @@ cdef class VersionedMap:
         cdef int64_t size = self.layer_bytes
         cdef Layer layer
         for layer in self.layers:
-            if layer.due_index is not None:
-                size += layer.due_index.area.capacity
+            if layer.expiry_index is not None:
+                size += layer.expiry_index.buffer.capacity
         with nogil:
             PyThread_acquire_lock(self.lock, WAIT_LOCK)
             size += table_bytes(&self.overlay) + self.layer_records.capacity + prefixes_bytes(&self.prefixes)
@@ -113,13 +113,13 @@ cdef class VersionedMap:
 
     cdef list cursors_at(self, int64_t layer):
         """How far the indexes of the image and of the first layers below this one have been gone through."""
-        while layer and self.due_cursors[layer] is None:
+        while layer and self.expiry_cursors[layer] is None:
             layer = self.parents[layer - 1]
-        return [(<DueCursor> cursor).copy() for cursor in self.due_cursors[layer] or ()]
+        return [(<ExpiryCursor> cursor).copy() for cursor in self.expiry_cursors[layer] or ()]
 
-    cdef bint mark_visible(self, Area* visible, int64_t layer) except False:
+    cdef bint mark_visible(self, GrowableBuffer* visible, int64_t layer) except False:
         """A byte for each layer up to this one, 1 where this one is built on it or is it."""
-        if not area_zeroed(visible, layer + 1):
+        if not buffer_zeroed(visible, layer + 1):
             raise MemoryError
         while layer:
             visible.data[layer] = 1
@@ -139,7 +139,7 @@ cdef class VersionedMap:
         Returns:
             The number of the layer.
         """
-        cdef Area visible = Area(NULL, 0, 0)
+        cdef GrowableBuffer visible = GrowableBuffer(NULL, 0, 0)
         cdef Fault fault = Fault(NONE, 0)
         cdef int64_t number, num_keys, at = 0, most = INT64_MAX if step is None else STEP_RECORDS, more_keys = 0
         cdef bint counted
@@ -152,14 +152,14 @@ cdef class VersionedMap:
         self.layers.append(layer)
         self.parents.append(parent)
         self.key_counts.append(-1)
-        self.due_cursors.append(None)
+        self.expiry_cursors.append(None)
         self.layer_bytes += layer.nbytes
         # What a transaction has counted needs no lookups in the image, where it was on this very state.
         counted = layer.base_layer == parent and layer.base_map is not None and layer.base_map() is self
         try:
             self.mark_visible(&visible, number)
             with nogil:
-                self.place_layer(layer.area.data, number, &fault)
+                self.place_layer(layer.buffer.data, number, &fault)
             while at < layer.size - 4 and fault.kind == NONE:
                 with nogil:
                     at = self.merge(
@@ -168,22 +168,22 @@ cdef class VersionedMap:
                 if step is not None:
                     step()
         finally:
-            area_free(&visible)
+            buffer_free(&visible)
         num_keys = self.key_counts[parent] + (layer.more_keys if counted else more_keys)
         check_count(num_keys, &fault)
         if fault.kind != NONE:
             raise failure(&fault, self.image.path)
         if counted:
-            self.due_cursors[number], layer.due_cursors = layer.due_cursors, None
+            self.expiry_cursors[number], layer.expiry_cursors = layer.expiry_cursors, None
             if parent:  # who goes on from before the parent begins anew: cursors may be large
-                self.due_cursors[self.parents[parent - 1]] = None
+                self.expiry_cursors[self.parents[parent - 1]] = None
         self.key_counts[number] = num_keys
         return number
 
     cdef bint place_layer(self, const uint8_t* records, int64_t number, Fault* fault) noexcept nogil:
         cdef bint good
         PyThread_acquire_lock(self.lock, WAIT_LOCK)
-        good = area_need(&self.layer_records, 8 * (number + 1))
+        good = buffer_need(&self.layer_records, 8 * (number + 1))
         if good:
             self.overlay.layers = <const uint8_t**> self.layer_records.data
             self.overlay.layers[number] = records
@@ -206,7 +206,7 @@ cdef class VersionedMap:
             n = 0
             puts = 0
             while n < GROUP and at < end:
-                keys[n].record = layer.area.data + at
+                keys[n].record = layer.buffer.data + at
                 read_record(keys[n].record, layer.row_checksums, &record)
                 keys[n].key = record.key
                 keys[n].size = record.key_size
@@ -217,7 +217,7 @@ cdef class VersionedMap:
                 n += 1
             most -= n
             PyThread_acquire_lock(self.lock, WAIT_LOCK)
-            self.enter(&reader, layer.area.data, keys, n, fault)
+            self.enter(&reader, layer.buffer.data, keys, n, fault)
             PyThread_release_lock(self.lock)
             if fault.kind != NONE:
                 return at

@@ -18,26 +18,26 @@ cdef struct Entry:
     uint32_t unused
 
 cdef struct Prefixes:
-    Area slots
-    Area entries
+    GrowableBuffer slots
+    GrowableBuffer entries
     int bits
     int64_t count
     int64_t distinct
 
 # Where prefixes are written to be compared; each thread needs its own.
 cdef struct Scratch:
-    Area row
-    Area other
+    GrowableBuffer row
+    GrowableBuffer other
 
 
 cdef void prefixes_free(Prefixes* prefixes) noexcept nogil:
-    area_free(&prefixes.slots)
-    area_free(&prefixes.entries)
+    buffer_free(&prefixes.slots)
+    buffer_free(&prefixes.entries)
 
 
 cdef void scratch_free(Scratch* scratch) noexcept nogil:
-    area_free(&scratch.row)
-    area_free(&scratch.other)
+    buffer_free(&scratch.row)
+    buffer_free(&scratch.other)
 
 
 cdef int64_t prefixes_bytes(const Prefixes* prefixes) noexcept nogil:
@@ -49,7 +49,7 @@ cdef inline int64_t prefix_room(const Plan* plan, int64_t size) noexcept nogil:
     return padded(size) + 16 * plan.columns
 
 
-cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* row) noexcept nogil:
+cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, GrowableBuffer* row) noexcept nogil:
     """Writes the prefix of a key and returns its size; -1: the key is no row of so many columns; -2: no memory."""
     cdef int64_t bits = bitset_bytes(plan.key_columns), fixed = bitset_bytes(plan.columns) + 8 * plan.columns
     cdef int64_t i, used = fixed, most = prefix_room(plan, size), length, room, offset
@@ -57,7 +57,7 @@ cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, Area* r
     cdef uint8_t* out
     if size < bits + 8 * plan.key_columns:
         return -1
-    if not area_need(row, most):
+    if not buffer_need(row, most):
         return -2
     out = row.data
     memset(out, 0, fixed)
@@ -127,9 +127,9 @@ cdef bint prefix_reserve(
         fault.kind = TABLE_FULL
         return False
     if (
-        not area_need(&prefixes.entries, (prefixes.count + n) * <int64_t> sizeof(Entry))
-        or not area_need(&scratch.row, room)
-        or not area_need(&scratch.other, room)
+        not buffer_need(&prefixes.entries, (prefixes.count + n) * <int64_t> sizeof(Entry))
+        or not buffer_need(&scratch.row, room)
+        or not buffer_need(&scratch.other, room)
     ):
         fault.kind = OUT_OF_MEMORY
         return False

@@ -17,7 +17,7 @@ cdef enum:
 # What becomes an index, step by step.
 cdef struct PrefixBuild:
     Sort sort                   # of hashes and offsets; in the end its first entries are the groups: hash, first entry
-    Area row
+    GrowableBuffer row
     int64_t at                  # the next record to look at
     int64_t written             # entries
     int64_t groups
@@ -27,11 +27,11 @@ cdef struct PrefixBuild:
 
 cdef void prefix_build_free(PrefixBuild* build) noexcept nogil:
     sort_free(&build.sort)
-    area_free(&build.row)
+    buffer_free(&build.row)
 
 
 cdef bint prefix_step(
-    PrefixBuild* build, const ImageView* view, const Plan* plan, Area* slots, Area* entries, Fault* fault
+    PrefixBuild* build, const ImageView* view, const Plan* plan, GrowableBuffer* slots, GrowableBuffer* entries, Fault* fault
 ) noexcept nogil:
     """Goes on with the index of an image's records. False: `slots` and `entries` have it, or there is a fault."""
     cdef uint64_t homes
@@ -55,7 +55,7 @@ cdef bint prefix_step(
         return fault.kind == NONE
     if build.placed < build.groups:
         return prefix_place(build, homes, slots, fault)
-    if not area_resize(slots, whole_blocks(8 * <int64_t> max(homes, build.next_slot))):
+    if not buffer_resize(slots, whole_blocks(8 * <int64_t> max(homes, build.next_slot))):
         fault.kind = OUT_OF_MEMORY
     return False
 
@@ -71,7 +71,7 @@ cdef bint prefix_collect(PrefixBuild* build, const ImageView* view, const Plan* 
     cdef int64_t size
     cdef int n = 0
     while n < STEP_RECORDS and build.at < view.end:
-        area_prefetch(view.records + build.at + AHEAD)
+        buffer_prefetch(view.records + build.at + AHEAD)
         read_record(view.records + build.at, view.row_checksums, &record)
         size = project(plan, record.key, record.key_size, &build.row)
         if size == -2:
@@ -100,7 +100,7 @@ cdef void prefix_write(PrefixBuild* build, uint8_t* entries) noexcept nogil:
     build.written = stop
 
 
-cdef bint prefix_place(PrefixBuild* build, uint64_t homes, Area* slots, Fault* fault) noexcept nogil:
+cdef bint prefix_place(PrefixBuild* build, uint64_t homes, GrowableBuffer* slots, Fault* fault) noexcept nogil:
     """Gives some groups their slots."""
     cdef const SortEntry* groups = <const SortEntry*> build.sort.entries.data
     cdef int64_t i, stop = min(build.placed + STEP_ENTRIES, build.groups), before = slots.capacity
@@ -109,7 +109,7 @@ cdef bint prefix_place(PrefixBuild* build, uint64_t homes, Area* slots, Fault* f
         slot = max(hash_place(groups[i].value << NOT_IN_ORDER, homes), build.next_slot)
         if 8 * <int64_t> (slot + 1) > slots.capacity:
             before = slots.capacity
-            if not area_resize(slots, whole_blocks(8 * (<int64_t> slot + SPARE))):
+            if not buffer_resize(slots, whole_blocks(8 * (<int64_t> slot + SPARE))):
                 fault.kind = OUT_OF_MEMORY
                 return False
             memset(slots.data + before, 0, slots.capacity - before)

@@ -230,7 +230,7 @@ cdef bint follow_index(
                 return False
             if offsets[candidates] < 0:
                 break
-            area_prefetch(image.records + offsets[candidates])
+            buffer_prefetch(image.records + offsets[candidates])
             candidates += 1
         n = 0
         for i in range(candidates):

@@ -10,8 +10,8 @@ cdef struct SortEntry:
 
 cdef struct Sort:
     bint in_steps           # whether background work sorts
-    Area entries
-    Area other
+    GrowableBuffer entries
+    GrowableBuffer other
     int64_t count
     uint64_t least          # of the values
     uint64_t most
@@ -23,8 +23,8 @@ cdef struct Sort:
 
 
 cdef void sort_free(Sort* sort) noexcept nogil:
-    area_free(&sort.entries)
-    area_free(&sort.other)
+    buffer_free(&sort.entries)
+    buffer_free(&sort.other)
 
 
 cdef inline bint sort_add(Sort* sort, uint64_t value, uint64_t at, Fault* fault) noexcept nogil:

@@ -11,8 +11,8 @@ cdef struct Node:
     uint32_t layer
 
 cdef struct Table:
-    Area slots
-    Area nodes
+    GrowableBuffer slots
+    GrowableBuffer nodes
     int bits                # log2 of the number of slots
     int64_t count           # of nodes
     int64_t keys
@@ -22,8 +22,8 @@ cdef struct Table:
 
 
 cdef void table_free(Table* table) noexcept nogil:
-    area_free(&table.slots)
-    area_free(&table.nodes)
+    buffer_free(&table.slots)
+    buffer_free(&table.nodes)
 
 
 cdef inline int64_t table_bytes(const Table* table) noexcept nogil:
@@ -71,7 +71,7 @@ cdef bint table_reserve(Table* table, int64_t more, Fault* fault) noexcept nogil
 
 
 cdef bint table_grow(Table* table, int bits) noexcept nogil:
-    cdef Area grown
+    cdef GrowableBuffer grown
     cdef uint64_t i, at, slot, old_slots = (<uint64_t> 1 << table.bits) if table.bits else 0
     cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
     cdef uint64_t* slots
@@ -85,7 +85,7 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
             while slots[at]:
                 at = (at + 1) & mask
             slots[at] = slot
-    area_free(&table.slots)
+    buffer_free(&table.slots)
     table.slots = grown
     table.bits = bits
     return True
@@ -130,7 +130,7 @@ cdef inline void table_add(
 cdef inline void table_start(const Table* table, Lookup* key) noexcept nogil:
     """Goes to the first slot where the key may be, and asks for it."""
     key.at = table_home(table, key.hash)
-    area_prefetch(table.slots.data + 8 * key.at)
+    buffer_prefetch(table.slots.data + 8 * key.at)
 
 
 cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcept nogil:
@@ -149,9 +149,9 @@ cdef inline void table_prefetch(const Table* table, Lookup* keys, int n) noexcep
             slot = slots[keys[i].at]
         keys[i].offset = <int64_t> (<uint32_t> slot) - 1
         if slot:
-            area_prefetch(node_of(table, keys[i].offset))
+            buffer_prefetch(node_of(table, keys[i].offset))
     for i in range(n):
         if keys[i].offset >= 0:
             record = node_record(table, node_of(table, keys[i].offset))
-            area_prefetch(record)
-            area_prefetch(record + 64)
+            buffer_prefetch(record)
+            buffer_prefetch(record + 64)

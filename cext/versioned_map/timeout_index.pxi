@@ -14,13 +14,13 @@ cdef enum:
 cdef uint64_t SIGN = <uint64_t> 1 << 63  # turned over, longs are in the order of numbers without a sign
 
 # What becomes an index, step by step.
-cdef struct DueBuild:
+cdef struct ExpiryBuild:
     Sort sort           # of longs, as numbers without a sign, and offsets
     int64_t at          # the next record to look at
     int64_t written     # entries
 
 
-cdef inline int64_t due_bytes(int64_t count) noexcept nogil:
+cdef inline int64_t expiry_bytes(int64_t count) noexcept nogil:
     return whole_blocks(8 * num_fences(count) + ENTRY * count)
 
 
@@ -28,8 +28,8 @@ cdef inline int64_t num_fences(int64_t count) noexcept nogil:
     return (count + FENCE - 1) // FENCE
 
 
-cdef inline DueView due_view(const uint8_t* start, int64_t count) noexcept nogil:
-    return DueView(start, start + 8 * num_fences(count), count)
+cdef inline ExpiryView expiry_view(const uint8_t* start, int64_t count) noexcept nogil:
+    return ExpiryView(start, start + 8 * num_fences(count), count)
 
 
 cdef inline bint long_of(const Record* record, int64_t at, int64_t* out) noexcept nogil:
@@ -40,38 +40,38 @@ cdef inline bint long_of(const Record* record, int64_t at, int64_t* out) noexcep
     return out[0] != NO_LONG
 
 
-cdef void due_free(DueBuild* build) noexcept nogil:
+cdef void expiry_free(ExpiryBuild* build) noexcept nogil:
     sort_free(&build.sort)
 
 
-cdef bint due_step(
-    DueBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, Area* out, Fault* fault,
+cdef bint expiry_step(
+    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, GrowableBuffer* out, Fault* fault,
 ) noexcept nogil:
     """Goes on with the index of some records. False: `out` has it, or there is a fault."""
     if build.at < end:
         if end > MOST_RECORD_BYTES:
             fault.kind = TOO_MUCH_TO_INDEX
             return False
-        return due_collect(build, records, end, row_checksums, indexed_at, fault)
+        return expiry_collect(build, records, end, row_checksums, indexed_at, fault)
     if out.data == NULL:
         if sort_step(&build.sort, fault) or fault.kind != NONE:
             return fault.kind == NONE
-        if not new_area(out, due_bytes(build.sort.count), build.sort.in_steps):
+        if not new_area(out, expiry_bytes(build.sort.count), build.sort.in_steps):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
-    due_write(build, out.data)
+    expiry_write(build, out.data)
     return build.written < build.sort.count
 
 
-cdef bint due_collect(
-    DueBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, Fault* fault
+cdef bint expiry_collect(
+    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, Fault* fault
 ) noexcept nogil:
     """Takes the longs out of some records."""
     cdef Record record
     cdef int64_t value = 0
     cdef int n = 0
     while n < STEP_RECORDS and build.at < end:
-        area_prefetch(records + build.at + AHEAD)
+        buffer_prefetch(records + build.at + AHEAD)
         read_record(records + build.at, row_checksums, &record)
         if long_of(&record, indexed_at, &value) and not sort_add(
             &build.sort, <uint64_t> value ^ SIGN, <uint64_t> build.at, fault
@@ -82,7 +82,7 @@ cdef bint due_collect(
     return True
 
 
-cdef void due_write(DueBuild* build, uint8_t* out) noexcept nogil:
+cdef void expiry_write(ExpiryBuild* build, uint8_t* out) noexcept nogil:
     """Writes some entries, and the fences between them."""
     cdef const SortEntry* entries = <const SortEntry*> build.sort.entries.data
     cdef uint8_t* first = out + 8 * num_fences(build.sort.count)
@@ -94,12 +94,12 @@ cdef void due_write(DueBuild* build, uint8_t* out) noexcept nogil:
     build.written = stop
 
 
-cdef class DueIndex:
+cdef class ExpiryIndex:
     """The index of a layer's records."""
 
-    cdef Area area
-    cdef DueView view
+    cdef GrowableBuffer buffer
+    cdef ExpiryView view
     cdef int64_t indexed_at
 
     def __dealloc__(self):
-        area_free(&self.area)
+        buffer_free(&self.buffer)

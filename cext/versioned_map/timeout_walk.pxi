@@ -4,28 +4,28 @@
 # An index keeps what later updates have made dead, so how far it was gone through is remembered with the version:
 # what was dead then stays so in every version that is built on it, and what was still alive is listed.
 
-cdef class DueCursor:
+cdef class ExpiryCursor:
     """How far an index was gone through from its least long on, and which entries before that are alive."""
 
     cdef int64_t position
-    cdef Area alive         # int64: numbers of entries
+    cdef GrowableBuffer alive         # int64: numbers of entries
     cdef int64_t num_alive
 
     def __dealloc__(self):
-        area_free(&self.alive)
+        buffer_free(&self.alive)
 
-    cdef DueCursor copy(self):
-        cdef DueCursor other = DueCursor()
+    cdef ExpiryCursor copy(self):
+        cdef ExpiryCursor other = ExpiryCursor()
         other.position = self.position
         other.num_alive = self.num_alive
         if self.num_alive:
-            if not area_need(&other.alive, 8 * self.num_alive):
+            if not buffer_need(&other.alive, 8 * self.num_alive):
                 raise MemoryError
             memcpy(other.alive.data, self.alive.data, 8 * self.num_alive)
         return other
 
     cdef inline bint keep(self, int64_t number) noexcept nogil:
-        if not area_need(&self.alive, 8 * (self.num_alive + 1)):
+        if not buffer_need(&self.alive, 8 * (self.num_alive + 1)):
             return False
         (<int64_t*> self.alive.data)[self.num_alive] = number
         self.num_alive += 1
@@ -33,20 +33,20 @@ cdef class DueCursor:
 
 
 # An index and the records that it is of.
-cdef struct DueSource:
-    const DueView* index
+cdef struct ExpirySource:
+    const ExpiryView* index
     const ImageView* image      # NULL: a layer
     const uint8_t* records
     bint row_checksums
     int64_t indexed_at
 
 # What is looked for: all longs up to the last one, or the least of them only.
-cdef struct DueRange:
+cdef struct ExpiryRange:
     int64_t last
     bint least_only
 
 
-cdef inline bint due_fence(const DueSource* source, int64_t i, int64_t* out, Fault* fault) noexcept nogil:
+cdef inline bint expiry_fence(const ExpirySource* source, int64_t i, int64_t* out, Fault* fault) noexcept nogil:
     cdef const uint8_t* p = source.index.fences + 8 * i
     if source.image != NULL and not touch(source.image, p, 8, fault):
         return False
@@ -54,12 +54,12 @@ cdef inline bint due_fence(const DueSource* source, int64_t i, int64_t* out, Fau
     return True
 
 
-cdef int64_t due_bound(const DueSource* source, int64_t value, Fault* fault) noexcept nogil:
+cdef int64_t expiry_bound(const ExpirySource* source, int64_t value, Fault* fault) noexcept nogil:
     """The first fence that is greater than `value`. -1: a fault."""
     cdef int64_t low = 0, high = num_fences(source.index.count), middle, fence = 0
     while low < high:
         middle = low + (high - low) // 2
-        if not due_fence(source, middle, &fence, fault):
+        if not expiry_fence(source, middle, &fence, fault):
             return -1
         if fence <= value:
             low = middle + 1
@@ -68,17 +68,17 @@ cdef int64_t due_bound(const DueSource* source, int64_t value, Fault* fault) noe
     return low
 
 
-cdef inline bint due_offset(const DueSource* source, int64_t number, int64_t* out, Fault* fault) noexcept nogil:
+cdef inline bint expiry_offset(const ExpirySource* source, int64_t number, int64_t* out, Fault* fault) noexcept nogil:
     cdef const uint8_t* p = source.index.entries + ENTRY * number
     if source.image != NULL and not touch(source.image, p, ENTRY, fault):
         return False
     out[0] = load_entry(p)
-    area_prefetch(source.records + out[0])
+    buffer_prefetch(source.records + out[0])
     return True
 
 
-cdef bint due_read(
-    const DueSource* source, int64_t* numbers, int n, const Reader* reader, Lookup* keys, int64_t* offsets,
+cdef bint expiry_read(
+    const ExpirySource* source, int64_t* numbers, int n, const Reader* reader, Lookup* keys, int64_t* offsets,
     int64_t* values, bint* alive, Fault* fault,
 ) noexcept nogil:
     """Reads entries of an index, and finds out which are the records that hold; `values` are their longs."""
@@ -86,7 +86,7 @@ cdef bint due_read(
     cdef bint looked = reader.own.count > 0 or reader.layer > 0
     cdef int i
     for i in range(n):
-        if not due_offset(source, numbers[i], &offsets[i], fault):
+        if not expiry_offset(source, numbers[i], &offsets[i], fault):
             return False
     for i in range(n):
         if source.image == NULL:
@@ -107,13 +107,13 @@ cdef bint due_read(
     return True
 
 
-cdef inline int64_t due_place(const DueSource* source, int64_t offset) noexcept nogil:
+cdef inline int64_t expiry_place(const ExpirySource* source, int64_t offset) noexcept nogil:
     """How a record is found again: by its offset in the image, by its address in a layer."""
     return offset if source.image != NULL else <int64_t> <uintptr_t> (source.records + offset)
 
 
-cdef bint due_walk(
-    const DueSource* source, const Reader* reader, DueCursor cursor, DueRange* wanted, Area* found, int64_t* num_found,
+cdef bint expiry_walk(
+    const ExpirySource* source, const Reader* reader, ExpiryCursor cursor, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found,
     Fault* fault,
 ) noexcept nogil:
     """Goes on through an index and appends the places of the records that are due.
@@ -130,17 +130,17 @@ cdef bint due_walk(
     while at < cursor.num_alive:
         n = <int> min(cursor.num_alive - at, GROUP)
         memcpy(numbers, known + at, 8 * n)
-        if not due_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
+        if not expiry_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
             return False
         at += n
         for i in range(n):
             if alive[i]:
                 known[kept] = numbers[i]
                 kept += 1
-                if not due_note(wanted, values[i], due_place(source, offsets[i]), found, num_found, fault):
+                if not expiry_note(wanted, values[i], expiry_place(source, offsets[i]), found, num_found, fault):
                     return False
     cursor.num_alive = kept
-    stop = due_bound(source, wanted.last, fault)
+    stop = expiry_bound(source, wanted.last, fault)
     if stop < 0:
         return False
     stop = min(stop * FENCE, source.index.count)
@@ -151,13 +151,13 @@ cdef bint due_walk(
         most = GROUP
         for i in range(n):
             numbers[i] = cursor.position + i
-        if not due_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
+        if not expiry_read(source, numbers, n, reader, keys, offsets, values, alive, fault):
             return False
         for i in range(n):
             if alive[i]:
                 if values[i] > wanted.last:
                     return True
-                if not due_note(wanted, values[i], due_place(source, offsets[i]), found, num_found, fault):
+                if not expiry_note(wanted, values[i], expiry_place(source, offsets[i]), found, num_found, fault):
                     return False
                 if wanted.least_only:
                     return True
@@ -168,15 +168,15 @@ cdef bint due_walk(
     return True
 
 
-cdef inline bint due_note(
-    DueRange* wanted, int64_t value, int64_t place, Area* found, int64_t* num_found, Fault* fault
+cdef inline bint expiry_note(
+    ExpiryRange* wanted, int64_t value, int64_t place, GrowableBuffer* found, int64_t* num_found, Fault* fault
 ) noexcept nogil:
     if value > wanted.last:
         return True
     num_found[0] += 1
     if wanted.least_only:
         wanted.last = value
-    elif not area_need(found, 8 * num_found[0]):
+    elif not buffer_need(found, 8 * num_found[0]):
         fault.kind = OUT_OF_MEMORY
         return False
     else:

@@ -4,14 +4,14 @@ cdef class Transaction:
     cdef Table own
     cdef Prefixes prefixes
     cdef Scratch scratch
-    cdef Area records, visible
+    cdef GrowableBuffer records, visible
     cdef const uint8_t* own_records     # what own.layers points to
     cdef int64_t records_size
     cdef VersionedMap map_
     cdef Reader reader
     cdef Layer sealed
     cdef object got                     # the keys of the last get_many, and of each of them the hash, whose
-    cdef Area got_hashes                # lowest bit says whether it had a value: who puts them need not look again
+    cdef GrowableBuffer got_hashes                # lowest bit says whether it had a value: who puts them need not look again
     cdef list cursors                   # of the image and of each layer below, None = no index was gone through
     cdef bint busy
     cdef int64_t layer
@@ -34,9 +34,9 @@ cdef class Transaction:
         table_free(&self.own)
         prefixes_free(&self.prefixes)
         scratch_free(&self.scratch)
-        area_free(&self.records)
-        area_free(&self.visible)
-        area_free(&self.got_hashes)
+        buffer_free(&self.records)
+        buffer_free(&self.visible)
+        buffer_free(&self.got_hashes)
 
     @property
     def nbytes(self):
@@ -137,7 +137,7 @@ cdef class Transaction:
         cdef int64_t start = 0, absent = 0, rows
         cdef int i, n
         memset(validity, 0, (k.length + 7) // 8)
-        if not area_need(&out.ends, 4 * (k.length + 1)) or not area_need(&self.got_hashes, 8 * k.length):
+        if not buffer_need(&out.ends, 4 * (k.length + 1)) or not buffer_need(&self.got_hashes, 8 * k.length):
             fault.kind = OUT_OF_MEMORY
             return 0
         hashes = <uint64_t*> self.got_hashes.data
@@ -148,7 +148,7 @@ cdef class Transaction:
             # Values are mostly of one size: the first ones tell how much room all will need. If not, the column grows.
             if start == GROUP:
                 rows = min(k.length, MOST_EXPECTED)
-                area_need(&out.data, min(min(out.size // GROUP, MOST_EXPECTED) * rows + out.size, MOST_EXPECTED))
+                buffer_need(&out.data, min(min(out.size // GROUP, MOST_EXPECTED) * rows + out.size, MOST_EXPECTED))
             for i in range(n):
                 if not column_add(out, keys[i].value, keys[i].value_size):
                     fault.kind = OUT_OF_MEMORY
@@ -244,7 +244,7 @@ cdef class Transaction:
         """Makes room for that many records with that many bytes of keys and values."""
         if not table_reserve(&self.own, count, fault):
             return False
-        if not area_need(&self.records, self.records_size + size + 12 * count + 4):
+        if not buffer_need(&self.records, self.records_size + size + 12 * count + 4):
             fault.kind = OUT_OF_MEMORY
             return False
         self.own_records = self.records.data
@@ -306,8 +306,8 @@ cdef class Transaction:
         """
         return prefix_scan(self, prefix)
 
-    def due(self, int64_t end, int64_t max_rows):
-        """Every key, and its value, whose indexed long is less than `end`, as they are now.
+    def expired(self, int64_t before, int64_t max_rows):
+        """Every key, and its value, whose timeout is less than `before`, as they are now.
 
         It costs what it returns, and that what later updates have made dead in the indexes is gone through once.
 
@@ -320,15 +320,15 @@ cdef class Transaction:
         Raises:
             ValueError: the image was made without an indexed offset, or max_rows is less than 1.
         """
-        return Due(self, end, max_rows)
+        return Expiry(self, before, max_rows)
 
-    def next_due(self):
+    def next_expiry(self):
         """The least indexed long of all keys as they are now; None where there is none.
 
         Raises:
             ValueError: the image was made without an indexed offset.
         """
-        return next_due(self)
+        return next_expiry(self)
 
     def seal(self):
         """The updates as a layer. Afterwards the transaction can only be read."""
@@ -338,16 +338,16 @@ cdef class Transaction:
             layer = sealed_layer(
                 &self.records, self.records_size, self.own.row_checksums, self.num_puts + self.num_removes
             )
-            self.own_records = layer.area.data
+            self.own_records = layer.buffer.data
             layer.base_map = weakref.ref(self.map_)
             layer.base_layer = <uint32_t> self.layer
             layer.more_keys = self.num_keys - self.map_.key_counts[self.layer]
-            layer.due_cursors, self.cursors = self.cursors, None
+            layer.expiry_cursors, self.cursors = self.cursors, None
             layer.is_whole = self.own_puts == self.num_keys
             layer.is_distinct = self.num_removes == 0 and self.num_puts == self.own.keys
             self.sealed = layer
             self.got = None
-            area_free(&self.got_hashes)
+            buffer_free(&self.got_hashes)
         finally:
             self.busy = False
         return layer

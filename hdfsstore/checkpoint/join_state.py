@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.checkpoint.operators import Operator
 from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.state.protocols import PartitionReader
@@ -43,7 +43,7 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
 
 
 class JoinSideConverter:
-    """Turns windows of a side's keyWithIndexToValue store into (join keys, input row, partition_id).
+    """Turns chunks of a side's keyWithIndexToValue store into (join keys, input row, partition_id).
 
     Args:
         counts: converts the side's keyToNumValues store.
@@ -67,22 +67,22 @@ class JoinSideConverter:
         )
 
     def at(self, partition: StorePartition, version: int) -> Convert:
-        """What converts the windows of one partition, once it has loaded the numbers of rows of its keys."""
+        """What converts the chunks of one partition, once it has loaded the numbers of rows of its keys."""
         # Nothing is noted while the store is loaded: where a file of it is damaged or gone, loading starts anew.
         counts = self._count_readers[partition.partition_id].load(version, self._count)
         known = KeySet()
-        for window, _ in counts:
+        for chunk, _ in counts:
             try:
-                known.add(window.data, window.keys)
+                known.add(chunk.data, chunk.keys)
             except ValueError:
                 raise CorruptFileError(
-                    "a snapshot holds a key twice", window.path, remedy="It is damaged: restore it"
+                    "a snapshot holds a key twice", chunk.path, remedy="It is damaged: restore it"
                 ) from None
         numbers = pa.concat_arrays([array for _, array in counts]) if counts else pa.array([], pa.int64())
         convert_rows = self._rows.at(partition, version)
 
-        def convert(window: Window) -> pa.RecordBatch:
-            rows = convert_rows(window)
+        def convert(chunk: RecordChunk) -> pa.RecordBatch:
+            rows = convert_rows(chunk)
             key_fields, value_fields = rows.column(0).flatten(), rows.column(1).flatten()
             keys = pa.StructArray.from_arrays(key_fields[:-1], fields=list(self._counts.keys.arrow_type))
             positions = known.positions(self._counts.keys.encode(keys))
@@ -93,10 +93,10 @@ class JoinSideConverter:
 
         return convert
 
-    def _count(self, window: Window) -> tuple[Window, pa.Array]:
-        """The keys of a window, and the numbers of rows there are for them."""
-        _, values = self._counts.decode(window)
-        return window.copy(), values.field(0)
+    def _count(self, chunk: RecordChunk) -> tuple[RecordChunk, pa.Array]:
+        """The keys of a chunk, and the numbers of rows there are for them."""
+        _, values = self._counts.decode(chunk)
+        return chunk.copy(), values.field(0)
 
 
 def has_matched_column(value_type: StructType) -> bool:

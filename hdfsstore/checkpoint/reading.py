@@ -13,14 +13,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import PartitionReader
 
-Convert = Callable[[Window], pa.RecordBatch]
+Convert = Callable[[RecordChunk], pa.RecordBatch]
 
 UPDATE, DELETE = "update", "delete"
 
@@ -34,16 +34,16 @@ class StorePartition:
 
 
 class Converter(Protocol):
-    """Turns the windows of a partition into record batches of one schema."""
+    """Turns the chunks of a partition into record batches of one schema."""
 
     schema: pa.Schema
 
     def at(self, partition: StorePartition, version: int) -> Convert:
-        """What converts the windows of one partition at one version."""
+        """What converts the chunks of one partition at one version."""
 
 
 class RowConverter:
-    """Turns windows of records into record batches of (key, value, partition_id)."""
+    """Turns chunks of records into record batches of (key, value, partition_id)."""
 
     def __init__(self, key_type: StructType, value_type: StructType) -> None:
         self.key_type = key_type
@@ -59,35 +59,35 @@ class RowConverter:
         )
 
     def at(self, partition: StorePartition, version: int) -> Convert:  # noqa: ARG002 - only a join side needs it
-        """What converts the windows of one partition."""
+        """What converts the chunks of one partition."""
         ids = _Constant(pa.scalar(partition.partition_id, pa.int32()))
 
-        def convert(window: Window) -> pa.RecordBatch:
-            keys, values = self.decode(window)
-            return pa.RecordBatch.from_arrays([keys, values, ids.array(len(window))], schema=self.schema)
+        def convert(chunk: RecordChunk) -> pa.RecordBatch:
+            keys, values = self.decode(chunk)
+            return pa.RecordBatch.from_arrays([keys, values, ids.array(len(chunk))], schema=self.schema)
 
         return convert
 
-    def decode(self, window: Window) -> tuple[pa.StructArray, pa.StructArray]:
-        """Keys and values of a window; a tombstone's value is null."""
+    def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
+        """Keys and values of a chunk; a tombstone's value is null."""
         return (
-            _decode(self.keys, "key", window, window.keys),
-            _decode(self.values, "value", window, window.values),
+            _decode(self.keys, "key", chunk, chunk.keys),
+            _decode(self.values, "value", chunk, chunk.values),
         )
 
 
-def _decode(codec: RowCodec, part: str, window: Window, spans: pa.Buffer) -> pa.StructArray:
+def _decode(codec: RowCodec, part: str, chunk: RecordChunk, spans: pa.Buffer) -> pa.StructArray:
     try:
-        return codec.decode(window.data, spans)
+        return codec.decode(chunk.data, spans)
     except SchemaMismatchError as error:
         error = SchemaMismatchError(
             f"the {part} schema does not fit: {error.message} ({describe_rows(spans)})",
             offset=error.offset,
             remedy=f"If the schema is wrong, give the right one: {part}_schema=pyarrow.schema([...])",
         )
-        raise window.locate(error) from None
+        raise chunk.locate(error) from None
     except StateStoreError as error:
-        raise window.locate(error) from None
+        raise chunk.locate(error) from None
 
 
 def describe_rows(spans: pa.Buffer) -> str:
@@ -147,11 +147,11 @@ def read_changes(
     def read(partition: StorePartition) -> list[pa.RecordBatch]:
         ids = _Constant(pa.scalar(partition.partition_id, pa.int32()))
 
-        def convert(version: int, window: Window) -> pa.RecordBatch:
-            keys, values = converter.decode(window)
-            batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(window))
+        def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
+            keys, values = converter.decode(chunk)
+            batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(chunk))
             kinds = pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
-            columns = [batch_ids, kinds, keys, values, ids.array(len(window))]
+            columns = [batch_ids, kinds, keys, values, ids.array(len(chunk))]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return partition.reader.changes(versions, convert)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from hdfsstore.checkpoint.operators import Operator, Store
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import IntegerType, LongType, NullType, StructField, StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError
@@ -22,7 +22,11 @@ SINGLE_NULL_TYPE = StructType((StructField("__dummy__", NullType()),))
 
 
 def kept_value_type(
-    operator: Operator, store: Store, declared: StructType, conf: Mapping[str, str], first: Callable[[], Window | None]
+    operator: Operator,
+    store: Store,
+    declared: StructType,
+    conf: Mapping[str, str],
+    first: Callable[[], RecordChunk | None],
 ) -> StructType:
     """The type of the values that a store really keeps.
 
@@ -48,14 +52,14 @@ def kept_value_type(
     return declared
 
 
-def _keeps_single_null(declared: StructType, window: Window | None) -> bool:
-    if window is None:
+def _keeps_single_null(declared: StructType, chunk: RecordChunk | None) -> bool:
+    if chunk is None:
         return False
-    offset, size = memoryview(window.values).cast("i")[:2]
-    if window.data[offset : offset + size] != SINGLE_NULL_ROW:
+    offset, size = memoryview(chunk.values).cast("i")[:2]
+    if chunk.data[offset : offset + size] != SINGLE_NULL_ROW:
         return False
     try:
-        RowCodec(declared).decode(window.data, window.values.slice(0, 8))
+        RowCodec(declared).decode(chunk.data, chunk.values.slice(0, 8))
     except SchemaMismatchError:
         return True
     return False

@@ -21,7 +21,7 @@ from hdfsstore.checkpoint.reading import (
 )
 from hdfsstore.checkpoint.spark_quirks import kept_value_type
 from hdfsstore.codecs.arrow_types import from_arrow_schema
-from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs import file_types
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
@@ -149,11 +149,11 @@ class StateReader:
                 ids[version] = unique_id
         return HdfsPartitionReader(self._fs, store.partition_path(partition_id), self._format, ids)
 
-    def _first(self, store: Store) -> Window | None:
+    def _first(self, store: Store) -> RecordChunk | None:
         """Some records of the store."""
         for partition_id in store.partition_ids:
-            for window in self._reader(store, partition_id).stream(self._version, Window.copy):
-                return window
+            for chunk in self._reader(store, partition_id).stream(self._version, RecordChunk.copy):
+                return chunk
         return None
 
     def _no_schema(self, store: Store, no_key: bool, no_value: bool) -> SchemaMismatchError:

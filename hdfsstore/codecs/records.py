@@ -1,4 +1,4 @@
-"""Reads a delta or snapshot file record by record, in windows of bounded size."""
+"""Reads a delta or snapshot file record by record, in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Extensions(NamedTuple):
 
 DELTA_FILES = Extensions()
 
-# Large enough that the cost of a call per window vanishes, small enough to stay in a core's second-level cache.
-WINDOW_BYTES = 1 << 20
+# Large enough that the cost of a call per chunk vanishes, small enough to stay in a core's second-level cache.
+CHUNK_BYTES = 1 << 20
 MAX_RECORD_BYTES = 256 << 20
 # Spans are int32.
 MAX_WINDOW_BYTES = 1 << 30
@@ -55,10 +55,10 @@ class RecordFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecordChunk:
     """Some consecutive records: spans (pairs of int32: offset in `data`, size; -1 = tombstone) of keys and of values.
 
-    The buffers are used again for the next window.
+    The buffers are used again for the next chunk.
 
     Attributes:
         path: the file that the records are from.
@@ -76,18 +76,18 @@ class Window:
     def __len__(self) -> int:
         return int(self.keys.size) // 8
 
-    def first(self, count: int) -> Window:
+    def first(self, count: int) -> RecordChunk:
         """The first `count` records."""
-        return Window(
+        return RecordChunk(
             self.data, self.keys.slice(0, 8 * count), self.values.slice(0, 8 * count), self.path, self.position
         )
 
-    def copy(self) -> Window:
+    def copy(self) -> RecordChunk:
         """The same records in buffers of their own, and no more of `data` than they reach to."""
         spans = [memoryview(spans).cast("i") for spans in (self.keys, self.values)]
         end = max((int(s[-2]) + max(int(s[-1]), 0) for s in spans if len(s)), default=0)
         keys, values = (pa.py_buffer(bytes(spans)) for spans in (self.keys, self.values))
-        return Window(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
+        return RecordChunk(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
 
     def locate(self, error: StateStoreError) -> StateStoreError:
         """The same error, its offset in `data` turned into one in the file."""
@@ -101,14 +101,14 @@ def locate(error: StateStoreError, path: str, position: int) -> StateStoreError:
     return type(error)(message, path, offset, error.remedy)
 
 
-def read_windows(
+def read_chunks(
     raw: Input,
     file_format: RecordFormat,
     kind: FileKind,
     path: str,
     read_header: Callable[[Reader], int] | None = None,
-) -> Iterator[Window]:
-    """Yields all records of a file, in windows of about WINDOW_BYTES (more only for a record that is larger).
+) -> Iterator[RecordChunk]:
+    """Yields all records of a file, in chunks of about CHUNK_BYTES (more only for a record that is larger).
 
     Args:
         read_header: reads what stands before the records, where there is anything, and returns how many bytes it is.
@@ -124,15 +124,15 @@ def read_windows(
         tombstones=kind == "delta",
         max_record_bytes=file_format.max_record_bytes,
     )
-    # Beside what the last window left over there is room for whole blocks: none is decoded aside and then copied.
-    window = memoryview(bytearray(WINDOW_BYTES + WINDOW_BYTES // 256))
+    # Beside what the last chunk left over there is room for whole blocks: none is decoded aside and then copied.
+    chunk = memoryview(bytearray(CHUNK_BYTES + CHUNK_BYTES // 256))
     filled = 0
     while True:
-        read = reader.readinto(window[filled : filled + WINDOW_BYTES])
+        read = reader.readinto(chunk[filled : filled + CHUNK_BYTES])
         filled += read
-        count = _parse(parser, window, filled, path, position)
+        count = _parse(parser, chunk, filled, path, position)
         if count:
-            yield Window(window, parser.keys, parser.values, path, position, parser.ended)
+            yield RecordChunk(chunk, parser.keys, parser.values, path, position, parser.ended)
         consumed = parser.consumed
         if parser.ended:
             return
@@ -143,26 +143,26 @@ def read_windows(
                 position + filled,
                 "It was cut off: restore it, or read a batch whose snapshot and deltas do not need it",
             )
-        if consumed == 0 and filled == len(window):
-            # One record fills the window: it grows with the bytes that really come, not by what they declare.
-            if len(window) >= MAX_WINDOW_BYTES:
+        if consumed == 0 and filled == len(chunk):
+            # One record fills the chunk: it grows with the bytes that really come, not by what they declare.
+            if len(chunk) >= MAX_WINDOW_BYTES:
                 raise CorruptFileError(
                     f"a record takes {MAX_WINDOW_BYTES} bytes or more (offset counted in the decompressed bytes)",
                     path,
                     position,
                     "The file is damaged, or the record too large to be read",
                 )
-            grown = memoryview(bytearray(min(2 * len(window), MAX_WINDOW_BYTES)))
-            grown[:filled] = window
-            window = grown
+            grown = memoryview(bytearray(min(2 * len(chunk), MAX_WINDOW_BYTES)))
+            grown[:filled] = chunk
+            chunk = grown
         elif consumed:
-            window[: filled - consumed] = window[consumed:filled]
+            chunk[: filled - consumed] = chunk[consumed:filled]
             filled -= consumed
             position += consumed
 
 
-def _parse(parser: RecordParser, window: memoryview, filled: int, path: str, position: int) -> int:
+def _parse(parser: RecordParser, chunk: memoryview, filled: int, path: str, position: int) -> int:
     try:
-        return parser.parse(window, filled)
+        return parser.parse(chunk, filled)
     except StateStoreError as error:
         raise locate(error, path, position) from None

@@ -19,19 +19,19 @@ class Indexes(TypedDict):
 
     Attributes:
         prefix: what prefix scans go by.
-        indexed_offset: of the long in a value that `due` goes by.
+        timeout_offset: of the long in a value that `expired` goes by.
     """
 
     prefix: PrefixPlan | None
-    indexed_offset: int | None
+    timeout_offset: int | None
 
 
 def no_indexes() -> Indexes:
-    return Indexes(prefix=None, indexed_offset=None)
+    return Indexes(prefix=None, timeout_offset=None)
 
 
 def indexes_of(
-    key_type: StructType | None, value_type: StructType | None, num_cols_prefix_key: int, indexed_offset: int | None
+    key_type: StructType | None, value_type: StructType | None, num_cols_prefix_key: int, timeout_offset: int | None
 ) -> Indexes:
     """By the arguments of open_provider.
 
@@ -40,18 +40,18 @@ def indexes_of(
         SchemaMismatchError: the value schema has another type there than a long.
     """
     prefix = None if key_type is None or not num_cols_prefix_key else prefix_plan(key_type, num_cols_prefix_key)
-    if indexed_offset is not None:
-        column, rest = divmod(indexed_offset, _WORD)
+    if timeout_offset is not None:
+        column, rest = divmod(timeout_offset, _WORD)
         columns = _MAX_COLUMNS if value_type is None else len(value_type.fields)
         if rest or not 1 <= column <= columns <= _MAX_COLUMNS:
             raise ValueError(
-                f"indexed_offset is {indexed_offset}: the columns of a value with {columns} of them begin at "
+                f"timeout_offset is {timeout_offset}: the columns of a value with {columns} of them begin at "
                 f"8, 16, ..., and it may have {_MAX_COLUMNS} at most"
             )
         if value_type is not None and not isinstance(value_type.fields[column - 1].type, LongType):
             raise SchemaMismatchError(
-                f"the column at indexed_offset {indexed_offset} of a value is {value_type.fields[column - 1].name!r}, "
+                f"the column at timeout_offset {timeout_offset} of a value is {value_type.fields[column - 1].name!r}, "
                 "which is no long",
                 remedy="Give the offset of a bigint column",
             )
-    return Indexes(prefix=prefix, indexed_offset=indexed_offset)
+    return Indexes(prefix=prefix, timeout_offset=timeout_offset)

@@ -26,7 +26,7 @@ def open_provider(
     key_schema: Schema | None = None,
     value_schema: Schema | None = None,
     num_cols_prefix_key: int = 0,
-    indexed_offset: int | None = None,
+    timeout_offset: int | None = None,
 ) -> StateStoreProvider:
     """Opens one partition of a store. Nothing is read or written in the checkpoint before a version is asked for.
 
@@ -38,14 +38,14 @@ def open_provider(
         key_schema, value_schema: of the rows that keys and values are: a pyarrow.Schema, or Spark's JSON of a struct.
             Only the calls with record batches need them.
         num_cols_prefix_key: how many of the key's first columns prefix_scan finds rows by; 0: there is no prefix_scan.
-        indexed_offset: where in a value the column stands whose longs `due` finds rows by, as Spark's timeouts: 8 for
-            the first column, 16 for the second, ...; of at most 64. None: there is no `due`.
+        timeout_offset: the offset in a value of the column that holds the timeout, as a long: 8 for the first column,
+            16 for the second, ...; of at most 64 columns. None: there is no `expired`.
 
     Raises:
         ValueError: there is no such backend, num_cols_prefix_key is not less than the number of the key's columns, or
-            there is no column at indexed_offset.
+            there is no column at timeout_offset.
         SchemaMismatchError: a schema is none, num_cols_prefix_key is given without a key schema, or the column at
-            indexed_offset holds no longs.
+            timeout_offset holds no longs.
         UnsupportedProviderError: the backend has no such index.
         StateStoreError: checkpoint_root is no place that pyarrow can open.
     """
@@ -53,4 +53,4 @@ def open_provider(
         raise ValueError(f"there is no backend {backend!r}: it is one of {', '.join(BACKENDS)}")
     key_type, value_type = (None if schema is None else struct_type(schema) for schema in (key_schema, value_schema))
     conf = conf or StateStoreConf()
-    return BACKENDS[backend](store_id, conf, key_type, value_type, num_cols_prefix_key, indexed_offset)
+    return BACKENDS[backend](store_id, conf, key_type, value_type, num_cols_prefix_key, timeout_offset)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.state.store_id import StateStoreId
 
 T = TypeVar("T")
@@ -64,10 +64,10 @@ class ReadStateStore(Protocol):
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Every key, and its value, whose first num_cols_prefix_key columns are the row `prefix`."""
 
-    def due(
-        self, end: int, max_rows: int = 10_000
+    def expired(
+        self, before: int, max_rows: int = 10_000
     ) -> Iterator[tuple[pa.BinaryArray | pa.LargeBinaryArray, pa.BinaryArray | pa.LargeBinaryArray]]:
-        """Every key, and its value, whose long at indexed_offset is less than `end`, as they are now.
+        """Every key, and its value, whose long at timeout_offset is less than `end`, as they are now.
 
         In no order; later updates do not show. A long that is -1 or null is never due. It costs what it returns, not
         what the store holds.
@@ -76,11 +76,11 @@ class ReadStateStore(Protocol):
             max_rows: of a batch.
 
         Raises:
-            ValueError: the provider was opened without an indexed_offset, or max_rows is less than 1.
+            ValueError: the provider was opened without an timeout_offset, or max_rows is less than 1.
         """
 
-    def next_due(self) -> int | None:
-        """The least long at indexed_offset that any key has now, -1 and nulls aside; None: there is none."""
+    def next_expiry(self) -> int | None:
+        """The least long at timeout_offset that any key has now, -1 and nulls aside; None: there is none."""
 
     def scan(self) -> Iterator[pa.RecordBatch]:
         """What `iterator` gives, as record batches with the struct columns `key` and `value`."""
@@ -176,16 +176,16 @@ class StateStoreProvider(Protocol):
 class PartitionReader(Protocol):
     """Reads versions of one partition from the files of a store, which need not be open."""
 
-    def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
-        """The state at `version`, each key once, as `convert` of one window of records after the other.
+    def load(self, version: int, convert: Callable[[RecordChunk], T]) -> list[T]:
+        """The state at `version`, each key once, as `convert` of one chunk of records after the other.
 
         Raises:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: they are damaged.
         """
 
-    def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
+    def stream(self, version: int, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
         """The same in bounded memory. Files are checked before their first record is given."""
 
-    def changes(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
-        """Every update and removal of `versions`, in their order, as `convert` of a version and its windows."""
+    def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        """Every update and removal of `versions`, in their order, as `convert` of a version and its chunks."""

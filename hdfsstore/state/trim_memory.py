@@ -10,7 +10,7 @@ import pyarrow as pa
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """To be called after much memory was freed; takes some milliseconds at most, without the GIL."""
     pa.default_memory_pool().release_unused()
     if _trim is not None:

@@ -44,10 +44,12 @@ class Partition:
         self._opened.append(provider)
         return provider
 
-    def open_in_turn(self, host: str, *, indexed_offset: int, **conf: Any) -> StateStoreProvider:
+    def open_in_turn(self, host: str, *, timeout_offset: int, **conf: Any) -> StateStoreProvider:
         """The same of the backend "hdfs" as a stateful query's worker opens it."""
         settings = self._settings(host, conf)
-        provider = HdfsStateStoreProvider(self.store_id, settings, indexed_offset=indexed_offset, takes_turns=True)
+        provider = HdfsStateStoreProvider(
+            self.store_id, settings, timeout_offset=timeout_offset, shared_across_workers=True
+        )
         self._opened.append(provider)
         return provider
 

@@ -13,7 +13,7 @@ from hdfsstore.state.protocols import ReadStateStore, StateStoreProvider
 from tests.contract.backends import INDEXED, VARIANTS
 from tests.contract.partition import EMPTY, Partition, Ref, ref, update, write
 
-OFFSET = {"indexed_offset": 16}
+OFFSET = {"timeout_offset": 16}
 WITH_INDEX = pytest.mark.parametrize("variant", INDEXED, ids=str)
 
 
@@ -23,7 +23,7 @@ def row(due: int | None) -> bytes:
 
 def due(store: ReadStateStore, end: int, max_rows: int = 2) -> dict[bytes, bytes]:
     found: list[tuple[bytes, bytes]] = []
-    for keys, values in store.due(end, max_rows):
+    for keys, values in store.expired(end, max_rows):
         assert 0 < len(keys) <= max_rows
         found += zip(keys.to_pylist(), values.to_pylist(), strict=True)
     assert len(dict(found)) == len(found), "a key came twice"
@@ -37,10 +37,10 @@ def indexed(partition: Partition) -> StateStoreProvider:
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in INDEXED], ids=str)
 def test_a_backend_without_the_index_refuses_it_by_name(partition: Partition) -> None:
-    with pytest.raises(UnsupportedProviderError, match="indexed_offset"):
+    with pytest.raises(UnsupportedProviderError, match="timeout_offset"):
         partition.open(schemas=OFFSET)
     with partition.open().get_store(0) as store:
-        for ask in (lambda: store.due(1, 1), store.next_due):
+        for ask in (lambda: store.expired(1, 1), store.next_expiry):
             with pytest.raises(UnsupportedProviderError, match="index"):
                 ask()
 
@@ -69,7 +69,7 @@ def test_what_is_due_from_batch_to_batch(indexed: StateStoreProvider, partition:
 def check(store: ReadStateStore, longs: Mapping[bytes, int | None], end: int) -> None:
     indexed = {key: long for key, long in longs.items() if long is not None and long != -1}
     assert due(store, end) == {key: row(long) for key, long in indexed.items() if long < end}
-    assert store.next_due() == min(indexed.values())
+    assert store.next_expiry() == min(indexed.values())
 
 
 @WITH_INDEX
@@ -77,7 +77,7 @@ def test_it_gives_what_was_there_at_the_call(indexed: StateStoreProvider) -> Non
     rows = {b"%d" % i: row(i) for i in range(500)}
     store = indexed.get_store(*write(indexed, EMPTY, rows))
     store.put(b"own", row(3))
-    batches = store.due(400, 30)
+    batches = store.expired(400, 30)
     found = dict(zip(*(array.to_pylist() for array in next(batches)), strict=True))
     for i in range(500):
         store.remove(b"%d" % i)
@@ -97,7 +97,7 @@ def test_an_attempt_does_not_see_what_another_has_done(indexed: StateStoreProvid
             assert due(store, 5) == {b"%d" % i: row(i) for i in range(5)}
             store.remove_many(pa.array(list(due(store, 5)), pa.binary()))
             store.put(tag, row(7))
-            assert store.next_due() == 5
+            assert store.next_expiry() == 5
             if tag == b"b":
                 refs.append(ref(store.commit()))
     with indexed.get_read_store(*refs[0]) as reader:
@@ -107,17 +107,17 @@ def test_an_attempt_does_not_see_what_another_has_done(indexed: StateStoreProvid
 @WITH_INDEX
 def test_arguments_that_make_no_sense(partition: Partition) -> None:
     for offset in (0, 7, 12, -8, 520):
-        with pytest.raises(ValueError, match="indexed_offset"):
-            partition.open(schemas={"indexed_offset": offset})
+        with pytest.raises(ValueError, match="timeout_offset"):
+            partition.open(schemas={"timeout_offset": offset})
     values = pa.schema([("text", pa.string()), ("due", pa.int64())])
-    partition.open(schemas={"value_schema": values, "indexed_offset": 16})
+    partition.open(schemas={"value_schema": values, "timeout_offset": 16})
     with pytest.raises(SchemaMismatchError, match="'text'"):
-        partition.open(schemas={"value_schema": values, "indexed_offset": 8})
-    with pytest.raises(ValueError, match="indexed_offset"):
-        partition.open(schemas={"value_schema": values, "indexed_offset": 24})
+        partition.open(schemas={"value_schema": values, "timeout_offset": 8})
+    with pytest.raises(ValueError, match="timeout_offset"):
+        partition.open(schemas={"value_schema": values, "timeout_offset": 24})
     with partition.open(schemas=OFFSET).get_store(0) as store, pytest.raises(ValueError, match="max_rows"):
-        store.due(1, 0)
+        store.expired(1, 0)
     with partition.open().get_store(0) as store:
-        for ask in (lambda: store.due(1, 1), store.next_due):
+        for ask in (lambda: store.expired(1, 1), store.next_expiry):
             with pytest.raises(ValueError, match="indexed offset"):
                 ask()

@@ -47,9 +47,9 @@ def check(store: ReadStateStore, rows: Rows, indexed: bool) -> None:
     first = next(iter(unsafe_rows(rows)))
     assert store.get(first) == unsafe_rows(rows)[first]
     if indexed:
-        due = {key: value for b in store.due(50, 7) for key, value in zip(*(a.to_pylist() for a in b), strict=True)}
+        due = {key: value for b in store.expired(50, 7) for key, value in zip(*(a.to_pylist() for a in b), strict=True)}
         assert due == unsafe_rows({key: value for key, value in rows.items() if value[0] < 50})
-        assert store.next_due() == min(value[0] for value in rows.values())
+        assert store.next_expiry() == min(value[0] for value in rows.values())
     assert store.metrics["numTotalStateRows"] == len(rows)
 
 
@@ -76,7 +76,7 @@ def indexed(partition: Partition) -> bool:
 @pytest.fixture
 def open_one(partition: Partition, indexed: bool) -> Callable[[str], StateStoreProvider]:
     """Opens providers that find rows by a prefix and, where the backend does, by the first column of the value."""
-    schemas = {**SCHEMAS, "indexed_offset": 8} if indexed else SCHEMAS
+    schemas = {**SCHEMAS, "timeout_offset": 8} if indexed else SCHEMAS
     return lambda host: partition.open(host, schemas=schemas, min_deltas_for_snapshot=1)
 
 

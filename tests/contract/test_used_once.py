@@ -26,8 +26,8 @@ READS: dict[str, Callable[[ReadStateStore], object]] = {
 }
 # Not every backend has these.
 DUE: dict[str, Callable[[ReadStateStore], object]] = {
-    "due": lambda store: store.due(1),
-    "next_due": lambda store: store.next_due(),
+    "due": lambda store: store.expired(1),
+    "next_expiry": lambda store: store.next_expiry(),
 }
 WRITES: dict[str, Callable[[StateStore], object]] = {
     "put": lambda store: store.put(K, V),

@@ -61,7 +61,9 @@ def conf(
 
 def opened(root: str, settings: StateStoreConf) -> StateStoreProvider:
     """A provider of the one store, as a stateful query's worker has it."""
-    return HdfsStateStoreProvider(StateStoreId(f"file://{root}/checkpoint/state", 0, 0), settings, takes_turns=True)
+    return HdfsStateStoreProvider(
+        StateStoreId(f"file://{root}/checkpoint/state", 0, 0), settings, shared_across_workers=True
+    )
 
 
 def files(root: str) -> Path:

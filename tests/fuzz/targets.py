@@ -22,7 +22,7 @@ from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan, VersionedMa
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
-from hdfsstore.codecs.records import FileKind, RecordFormat, read_windows
+from hdfsstore.codecs.records import FileKind, RecordFormat, read_chunks
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
 from tests.support.maps import image_of, with_right_checksums
@@ -92,8 +92,8 @@ class Records(Target):
     def read(self, origin: str, data: bytes) -> object:
         kind: FileKind = "delta" if origin == "delta" else "snapshot"
         answer = []
-        for window in read_windows(io.BytesIO(compress("lz4", data)), self._format, kind, PATH):
-            keys, values = (_slices(window.data, spans) for spans in (window.keys, window.values))
+        for chunk in read_chunks(io.BytesIO(compress("lz4", data)), self._format, kind, PATH):
+            keys, values = (_slices(chunk.data, spans) for spans in (chunk.keys, chunk.values))
             answer += zip(keys, values, strict=True)
         return answer
 
@@ -116,8 +116,8 @@ class Lineages(Target):
             answer.extend(lineage)
             return size
 
-        for window in read_windows(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
-            answer += _slices(window.data, window.keys)
+        for chunk in read_chunks(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
+            answer += _slices(chunk.data, chunk.keys)
         return answer
 
 
@@ -138,9 +138,9 @@ class Rows(Target):
                 self._codecs |= {name: RowCodec(schema) for name, schema in schemas.items()}
                 delta = min(file.parents[1].glob("*.delta"))
                 with delta.open("rb") as raw:
-                    for window in read_windows(raw, RecordFormat(), "delta", str(delta)):
-                        for name, spans in zip(schemas, (window.keys, window.values), strict=True):
-                            rows = [row for row in _slices(window.data, spans) if row is not None]
+                    for chunk in read_chunks(raw, RecordFormat(), "delta", str(delta)):
+                        for name, spans in zip(schemas, (chunk.keys, chunk.values), strict=True):
+                            rows = [row for row in _slices(chunk.data, spans) if row is not None]
                             inputs += [Input(name, row) for row in rows[:4]]
         return inputs
 
@@ -168,7 +168,7 @@ class Images(Target):
         for checksums in (False, True):
             for count in (0, 1, 100):
                 rows = {row: row * (row[8] % 3) for row in self._rows[:count]}
-                image = image_of(rows, row_checksums=checksums, prefix=PLAN, indexed_offset=16)
+                image = image_of(rows, row_checksums=checksums, prefix=PLAN, timeout_offset=16)
                 inputs.append(Input("", b"".join(image.parts(b"metadata"))))
         return inputs
 
@@ -183,17 +183,17 @@ class Images(Target):
             for prefix in range(6):
                 answer += [column.to_pylist() for column in transaction.prefix_scan(struct.pack("<qq", 0, prefix))]
         answer += [transaction.remove_many(keys[::3]), transaction.put_many(keys[::2], keys[::2])]
-        if image.indexed_offset is not None:
-            answer += [column.to_pylist() for batch in transaction.due(70, 20) for column in batch]
-            answer.append(transaction.next_due())
+        if image.timeout_offset is not None:
+            answer += [column.to_pylist() for batch in transaction.expired(70, 20) for column in batch]
+            answer.append(transaction.next_expiry())
         answer += [column.to_pylist() for batch in transaction.scan(1000) for column in batch]
-        merger = Merger(image, [transaction.seal()], prefix=PLAN, indexed_offset=16)
-        while (window := merger.read()) is not None:
-            answer.append(bytes(window))
+        merger = Merger(image, [transaction.seal()], prefix=PLAN, timeout_offset=16)
+        while (chunk := merger.read()) is not None:
+            answer.append(bytes(chunk))
         while merger.build():
             continue
         merged = VersionedMap(merger.finish()).transaction(0)
-        batches = [*merged.scan(), *merged.due(70, 20), merged.prefix_scan(struct.pack("<qq", 0, 3))]
+        batches = [*merged.scan(), *merged.expired(70, 20), merged.prefix_scan(struct.pack("<qq", 0, 3))]
         return [*answer, *(column.to_pylist() for batch in batches for column in batch)]
 
 

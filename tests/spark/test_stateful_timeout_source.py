@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
-from hdfsstore.spark.driver.timeout_source import with_ticks
+from hdfsstore.spark.driver.timeout_source import with_timeout_source
 from hdfsstore.spark.spec import TimeoutConf
 from tests.spark.waiting import wait_until
 
@@ -50,7 +50,7 @@ class Input:
 
 
 class Query:
-    """A query with ticks whose state is imagined.
+    """A query with timeout_source whose state is imagined.
 
     Attributes:
         timeouts: the smallest one after each batch, in turn, in milliseconds from then; none after further ones.
@@ -67,8 +67,8 @@ class Query:
         self.rows: dict[int, int] = {}
 
     def start(self, **trigger: Any) -> StreamingQuery:
-        df, ticks = with_ticks(self._df, self._timeout_conf)
-        assert ticks is not None
+        df, timeout_source = with_timeout_source(self._df, self._timeout_conf)
+        assert timeout_source is not None
         assert df.schema == self._df.schema
         assert [f.metadata for f in df.schema] == [f.metadata for f in self._df.schema]
 
@@ -77,7 +77,7 @@ class Query:
             self.rows[batch_id] = rows.count()
             after = self.timeouts.pop(0) if self.timeouts else None
             self.noted.append(None if after is None else int(time.time() * 1000) + after)
-            ticks.note(batch_id, offsets(self.checkpoint)[batch_id]["batchWatermarkMs"], self.noted[-1])
+            timeout_source.note(batch_id, offsets(self.checkpoint)[batch_id]["batchWatermarkMs"], self.noted[-1])
 
         writer = df.writeStream.option("checkpointLocation", str(self.checkpoint)).foreachBatch(run)
         return writer.trigger(**trigger).start()
@@ -244,11 +244,11 @@ def test_the_schema_stays_whatever_the_types(source: Input) -> None:
         TIMESTAMP_NTZ'2024-01-01 00:00:00' AS ntz FROM {df}"""
     df = source.stream()
     df = df.sparkSession.sql(of_all_kinds, df=df)
-    ticking, _ = with_ticks(df, "EventTimeTimeout")
+    ticking, _ = with_timeout_source(df, "EventTimeTimeout")
     assert ticking.schema == df.schema
     assert [f.metadata for f in ticking.schema] == [f.metadata for f in df.schema]
 
 
 def test_no_timeout_no_source(source: Input) -> None:
     df = source.stream()
-    assert with_ticks(df, "NoTimeout") == (df, None)
+    assert with_timeout_source(df, "NoTimeout") == (df, None)

@@ -11,7 +11,7 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
-from hdfsstore.codecs.records import FileKind, Window
+from hdfsstore.codecs.records import FileKind, RecordChunk
 from hdfsstore.state.versions.files import VersionId, file_name
 
 State = dict[bytes, bytes]
@@ -44,7 +44,7 @@ def write(
     return path
 
 
-def pairs(window: Window) -> list[tuple[bytes, bytes | None]]:
+def pairs(window: RecordChunk) -> list[tuple[bytes, bytes | None]]:
     spans = [memoryview(spans).cast("i").tolist() for spans in (window.keys, window.values)]
     data = bytes(window.data)
     keys, values = (

@@ -61,9 +61,9 @@ def image_of(
     *,
     row_checksums: bool = False,
     prefix: PrefixPlan | None = None,
-    indexed_offset: int | None = None,
+    timeout_offset: int | None = None,
 ) -> Image:
-    builder = ImageBuilder(row_checksums=row_checksums, prefix=prefix, indexed_offset=indexed_offset)
+    builder = ImageBuilder(row_checksums=row_checksums, prefix=prefix, timeout_offset=timeout_offset)
     builder.append(*records_of(state.items(), row_checksums=row_checksums))
     return builder.finish()
 

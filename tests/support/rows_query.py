@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
 
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.rows_engine import RowsEngine
 from tests.support.spark_partition import arrow_schema, output_of, struct
@@ -32,7 +32,7 @@ def engine_of(
     return RowsEngine(func, rows, keys, output, arrow_schema(output), state)
 
 
-def run(engine: RowsEngine, state: PartitionState, *calls: Call) -> list[tuple[Any, ...]]:
+def run(engine: RowsEngine, state: PartitionState, *calls: KeyedRows) -> list[tuple[Any, ...]]:
     return [*output_of(engine.data(iter(calls), state)), *output_of(engine.expired(state))]
 
 

@@ -15,7 +15,7 @@ from hdfsstore.codecs.types import StructType as OurStruct
 from hdfsstore.codecs.types import parse_type
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.spec import NO_TIMEOUT, TIMEOUT_OFFSET, BatchSpec, Columns, QuerySpec
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_state import PartitionState, TimeoutStore
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
@@ -68,7 +68,7 @@ class Partition:
         self._provider: StateStoreProvider = open_provider(
             StateStoreId(self.query.state_root, 0, 0),
             conf=self.query.store_conf,
-            indexed_offset=None if timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET,
+            timeout_offset=None if timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET,
         )
         self._version = 0
         self._unique_id: str | None = None
@@ -102,11 +102,11 @@ class Partition:
         return {key if len(key) > 1 else key[0]: value for key, value in zip(columns, all_values, strict=True)}
 
 
-def call(rows: pa.Table, *keys: str, is_sorted: bool = False) -> Call:
+def call(rows: pa.Table, *keys: str, is_sorted: bool = False) -> KeyedRows:
     """A call with rows whose keys are some of their columns."""
     columns = [rows.column(name).combine_chunks() for name in keys]
     structs = pa.StructArray.from_arrays(columns, fields=[rows.schema.field(name) for name in keys])
-    return Call(rows, structs, is_sorted)
+    return KeyedRows(rows, structs, is_sorted)
 
 
 def output_of(batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:

@@ -15,10 +15,10 @@ from hdfsstore.spark.api.writer import Prepared, Run, StatefulStreamWriter
 from hdfsstore.spark.driver.arrow_limit import ArrowLimit
 from hdfsstore.spark.driver.batch import BatchRunner
 from hdfsstore.spark.driver.reports import Reports
-from hdfsstore.spark.driver.timeout_source import UNKNOWN, with_ticks
+from hdfsstore.spark.driver.timeout_source import UNKNOWN, with_timeout_source
 from hdfsstore.spark.driver.upstream_operators import check_supported, stateful_operators
 from hdfsstore.spark.querylog.driver_log import DriverLog
-from hdfsstore.spark.querylog.migration import check_takeover, take_over
+from hdfsstore.spark.querylog.migration import check_migration, migrate
 from hdfsstore.spark.querylog.state_description import StateDescription, check_state, settle_state
 from hdfsstore.spark.redaction import Shown
 from hdfsstore.spark.spec import Columns, QuerySpec, TimeoutConf, value_schema
@@ -61,7 +61,7 @@ class StatefulStream:
         """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
         check_supported(self.rows, self.output_mode)
         wanted = self._wanted(run)
-        check_takeover(run.checkpoint.ours, wanted, run.conf.store, stateful_operators(self.rows))
+        check_migration(run.checkpoint.ours, wanted, run.conf.store, stateful_operators(self.rows))
         check_state(run.checkpoint.ours, wanted)
         DriverLog(run.checkpoint.ours, wanted.num_partitions, run.conf.store).last_finished()
 
@@ -73,7 +73,7 @@ class StatefulStream:
         """Settles what the query keeps, and puts together what Spark's writer is to run."""
         wanted = self._wanted(run)
         upstream = stateful_operators(self.rows)
-        take_over(run.checkpoint.ours, wanted, run.conf.store, upstream)
+        migrate(run.checkpoint.ours, wanted, run.conf.store, upstream)
         state, store_conf = settle_state(run.checkpoint.ours, wanted, run.conf.store)
         query = QuerySpec(
             run_id=str(uuid.uuid4()),
@@ -91,7 +91,9 @@ class StatefulStream:
         driver_log = DriverLog(run.checkpoint.ours, state.num_partitions, store_conf)
         last = driver_log.last_finished()
         next_timeout_ms = last.next_timeout_ms if last else UNKNOWN
-        rows, ticks = with_ticks(self.rows, self.timeout_conf, next_timeout_ms, is_named=run.conf.names_sources)
+        rows, ticks = with_timeout_source(
+            self.rows, self.timeout_conf, next_timeout_ms, is_named=run.conf.names_sources
+        )
         reports = Reports(self.rows.sparkSession.sparkContext, query.run_id)
         arrow_limit = ArrowLimit(self.rows)
         is_deterministic = bool(self.rows._jdf.queryExecution().analyzed().deterministic())

@@ -21,7 +21,7 @@ from hdfsstore.spark.driver.arrow_limit import ArrowLimit
 from hdfsstore.spark.driver.batch_shape import BatchShapes
 from hdfsstore.spark.driver.plan import batch_plan
 from hdfsstore.spark.driver.reports import Reports
-from hdfsstore.spark.driver.timeout_source import Ticks
+from hdfsstore.spark.driver.timeout_source import TimeoutSource
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.sinks.formats import Sink
@@ -39,7 +39,7 @@ class BatchRunner:
         engine: calls the user's function.
         output: the schema of what the user's function gives.
         sink: the user's function of foreachBatch, or that of a format.
-        progress, ticks: are told of each batch that is committed; ticks: None under NoTimeout.
+        progress, timeout_source: are told of each batch that is committed; timeout_source: None under NoTimeout.
         arrow_limit: of this run.
         has_watermark: whether a column of the rows has one.
         upstream_is_stateful: whether Spark's own operators keep state for the rows.
@@ -57,7 +57,7 @@ class BatchRunner:
         reports: Reports,
         sink: Sink,
         progress: ProgressLog,
-        ticks: Ticks | None,
+        timeout_source: TimeoutSource | None,
         arrow_limit: ArrowLimit,
         *,
         has_watermark: bool,
@@ -78,7 +78,7 @@ class BatchRunner:
         self._reports = reports
         self._sink = sink
         self._progress = progress
-        self._ticks = ticks
+        self._timeout_source = timeout_source
         self._arrow_limit = arrow_limit
         self._may_spill = may_spill
 
@@ -123,8 +123,8 @@ class BatchRunner:
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
         next_timeout_ms = min(timeouts, default=None)
         self._log.finish(batch_id, reports, next_timeout_ms, before.after(reports.values()).logged)
-        if self._ticks is not None:
-            self._ticks.note(batch_id, start.watermark_ms, next_timeout_ms)
+        if self._timeout_source is not None:
+            self._timeout_source.note(batch_id, start.watermark_ms, next_timeout_ms)
         durations = {"beginMs": logged - begun, "runMs": ran - logged, "finishMs": time.perf_counter() - ran}
         self._progress.batch_done(
             batch,

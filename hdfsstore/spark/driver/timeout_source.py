@@ -24,8 +24,8 @@ UNKNOWN = -(1 << 63)
 _NAME = "hdfsstore_timeouts"
 
 
-class Ticks:
-    """The ticks of one start of a query: what Spark's driver has to be told after each batch."""
+class TimeoutSource:
+    """The timeout_source of one start of a query: what Spark's driver has to be told after each batch."""
 
     def __init__(self, source: Any, run: str) -> None:
         self._source = source
@@ -44,9 +44,9 @@ class Ticks:
         self._source.note(self._run, batch_id, watermark_ms, _or_never(next_timeout_ms))
 
 
-def with_ticks(
+def with_timeout_source(
     df: DataFrame, timeout_conf: TimeoutConf, next_timeout_ms: int | None = UNKNOWN, *, is_named: bool = False
-) -> tuple[DataFrame, Ticks | None]:
+) -> tuple[DataFrame, TimeoutSource | None]:
     """The streaming DataFrame with the source that ticks beside its own ones; df itself and None under NoTimeout.
 
     To be called once for each start of a query. The rows, the schema, the metadata of an event-time column and the
@@ -60,7 +60,7 @@ def with_ticks(
       most, so that the query ends.
 
     Args:
-        next_timeout_ms: as for Ticks.note, at the end of the last batch of the run before.
+        next_timeout_ms: as for TimeoutSource.note, at the end of the last batch of the run before.
         is_named: whether the query's sources have names (Spark 4.2 and newer): then this one is `hdfsstore_timeouts`.
     """
     if timeout_conf == NO_TIMEOUT:
@@ -69,9 +69,9 @@ def with_ticks(
     source = _compiled(spark.sparkContext._gateway)
     run = str(uuid.uuid4())
     first, name = _or_never(next_timeout_ms), _NAME if is_named else None
-    ticks = source.open(spark._jsparkSession, run, timeout_conf, first, df._jdf.schema(), name)
+    timeout_source = source.open(spark._jsparkSession, run, timeout_conf, first, df._jdf.schema(), name)
     # In batches without a tick Spark's optimizer takes the empty side out of the plan, and the union with it.
-    return df.unionAll(DataFrame(ticks, spark)), Ticks(source, run)
+    return df.unionAll(DataFrame(timeout_source, spark)), TimeoutSource(source, run)
 
 
 def _or_never(next_timeout_ms: int | None) -> int:

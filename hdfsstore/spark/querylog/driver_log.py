@@ -73,9 +73,9 @@ from hdfsstore.spark.querylog.log_entries import (
     Reported,
     Start,
     copied,
-    own_commit,
-    own_entry,
-    own_fields,
+    hdfsstore_commit,
+    hdfsstore_entry,
+    hdfsstore_fields,
     read_entry,
     settings_of,
 )
@@ -179,7 +179,7 @@ class DriverLog:
             partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
             for partition_id, report in reports.items()
         }
-        own = own_fields(entry, next_timeout_ms, shapes)
+        own = hdfsstore_fields(entry, next_timeout_ms, shapes)
         commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, own)
         self._finished = LoggedBatch(batch_id, entry, commit)
         self._begun = None
@@ -189,7 +189,7 @@ class DriverLog:
         """The newest batch that is done and that Spark's log knows, for a driver that starts; None: there is none."""
         for batch_id in reversed(self._commits.list().files):
             entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
-            commit = own_commit(self._fs, self._root, batch_id) if entry else None
+            commit = hdfsstore_commit(self._fs, self._root, batch_id) if entry else None
             if entry is not None and commit is not None and entry.digest == commit.own.get(OFFSETS):
                 return Finished(batch_id, *entry.times, commit.own.get(NEXT_TIMEOUT))
         return None
@@ -209,8 +209,8 @@ class DriverLog:
         if self._finished is not None and self._finished.batch_id == batch_id - 1:
             return self._finished
         path = f"{self._root}/commits/{batch_id - 1}"
-        commit = own_commit(self._fs, self._root, batch_id - 1)
-        entry = own_entry(self._fs, self._root, batch_id - 1)
+        commit = hdfsstore_commit(self._fs, self._root, batch_id - 1)
+        entry = hdfsstore_entry(self._fs, self._root, batch_id - 1)
         if commit is None or entry is None:
             raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
         theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry

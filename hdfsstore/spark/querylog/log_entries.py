@@ -114,7 +114,7 @@ def read_entry(fs: FileSystem, path: str) -> Entry | None:
         return Entry(content, parse_offset_log(content, path))
 
 
-def own_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
+def hdfsstore_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
     """An entry of our offset log; None where there is none.
 
     Args:
@@ -132,7 +132,7 @@ def own_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
     return entry
 
 
-def own_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | None:
+def hdfsstore_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | None:
     """An entry of our commit log; None where there is none.
 
     Raises:
@@ -181,7 +181,7 @@ def settings_of(conf: StateStoreConf, num_partitions: int) -> dict[str, str]:
     }
 
 
-def own_fields(entry: Entry, next_timeout_ms: int | None, shapes: Any = None) -> dict[str, Any]:
+def hdfsstore_fields(entry: Entry, next_timeout_ms: int | None, shapes: Any = None) -> dict[str, Any]:
     """What we add to the commits entry of a batch."""
     fields: dict[str, Any] = {OFFSETS: entry.digest}
     if shapes is not None:

@@ -17,7 +17,7 @@ in two places:
     4  hdfsstore/offsets/<N>, commits/<N>
     5  the two changes
 
-Until step 5 Spark's own query can be started again, and a takeover that is done anew takes what it has committed since.
+Until step 5 Spark's own query can be started again. A migration that is then repeated takes what it has committed.
 Spark's files of the state stay where they are, and nobody deletes them.
 """
 
@@ -43,7 +43,7 @@ from hdfsstore.spark.querylog.log_entries import (
     FOLDER,
     Entry,
     copied,
-    own_fields,
+    hdfsstore_fields,
     read_entry,
     settings_of,
 )
@@ -63,7 +63,7 @@ _PUT_BACK = "Put it back as Spark has written it; or start the query with a new 
 
 
 @remedied(_PUT_BACK)
-def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
     """Makes the state of Spark's operator ours, if the checkpoint holds such a state of this query; else does nothing.
 
     Args:
@@ -80,19 +80,19 @@ def take_over(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, u
     fs, path = resolve(checkpoint)
     operator = _found(fs, path, wanted, upstream)
     if operator is not None:
-        _Takeover(fs, checkpoint, path, wanted, conf, operator).run()
+        _Migration(fs, checkpoint, path, wanted, conf, operator).run()
 
 
 @remedied(_PUT_BACK)
-def check_takeover(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
-    """As take_over, and changes nothing. Spark's operator may be running.
+def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+    """As migrate, and changes nothing. Spark's operator may be running.
 
     What the files of the state hold is not looked at.
     """
     fs, path = resolve(checkpoint)
     operator = _found(fs, path, wanted, upstream)
     if operator is not None:
-        _Takeover(fs, checkpoint, path, wanted, conf, operator).look()
+        _Migration(fs, checkpoint, path, wanted, conf, operator).look()
 
 
 def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
@@ -133,7 +133,7 @@ def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDesc
 
 def _is_candidate(operator: Operator, upstream: Sequence[str]) -> bool:
     """Whether the state may be one that our function would go on from."""
-    if operator.name is None:  # before Spark 4.0; or what a takeover leaves
+    if operator.name is None:  # before Spark 4.0; or what a migration leaves
         value_type = operator.stores[0].value_type
         return value_type is not None and [field.name for field in value_type.fields[:1]] == [GROUP_STATE]
     return operator.name.startswith(_FUNCTIONS) or not upstream
@@ -182,7 +182,7 @@ class _Left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Takeover:
+class _Migration:
     """The steps, for one operator of Spark's."""
 
     fs: FileSystem
@@ -266,7 +266,7 @@ class _Takeover:
         if self.wanted.timeout_conf == NO_TIMEOUT or entry.parsed.version > 1:
             return entry
         before = read_entry(self.fs, f"{self._kept}/offsets/{number}")
-        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a takeover before
+        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a migration before
             return entry
         content = entry.content + _NO_OFFSET
         return Entry(content, parse_offset_log(content, path))
@@ -319,7 +319,7 @@ class _Takeover:
         ours = copied(entry, settings_of(self.conf, self._partitions))
         publish(self.fs, f"{self._root}/offsets/{batch_id}", ours.content, overwrite=True)
         # Timeouts of any time may be in it: the first batch has to look.
-        own = own_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
+        own = hdfsstore_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
         logged_ids = {OPERATOR_ID: [[each] for each in new_ids if each is not None]}
         commit = CommitLogEntry(
             self.conf.checkpoint_format_version,

@@ -19,7 +19,7 @@ from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.errors import BatchAlreadyLoggedError, MissingFileError
 from hdfsstore.fs import read_file
 from hdfsstore.publish import publish, remove
-from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, own_commit, own_entry
+from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, hdfsstore_commit, hdfsstore_entry
 
 log = logging.getLogger("hdfsstore.spark.rewind")
 
@@ -31,7 +31,7 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
         root: `<checkpoint>/hdfsstore`.
         entry: Spark's of the batch.
     """
-    commit = own_commit(fs, root, batch_id)
+    commit = hdfsstore_commit(fs, root, batch_id)
     if commit is None:
         return False
     # The commit's own word counts: one that a rewind has overtaken may have come to lie beside another's offsets.
@@ -72,7 +72,7 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
 
 
 def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
-    ours = own_entry(fs, root, batch_id)
+    ours = hdfsstore_entry(fs, root, batch_id)
     return ours is not None and ours.digest == entry.digest
 
 

@@ -29,7 +29,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.errors import MissingFileError, SchemaMismatchError, remedied
 from hdfsstore.fs import Location, resolve
 from hdfsstore.publish import publish
-from hdfsstore.spark.querylog.log_entries import FOLDER, Entry, own_entry
+from hdfsstore.spark.querylog.log_entries import FOLDER, Entry, hdfsstore_entry
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
 
@@ -100,7 +100,7 @@ def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[Opera
     folder = _folder(root)
     # A batch that ends meanwhile is in the first listing or not, and in the second one if it is in the first.
     done, begun = (MetadataLog(fs, f"{root}/{name}", read_offset_log).list().files for name in ("commits", "offsets"))
-    newest = own_entry(fs, root, max(begun)) if begun else None
+    newest = hdfsstore_entry(fs, root, max(begun)) if begun else None
     if newest is None:  # no batch has begun: a start before may have failed
         if done:
             raise MissingFileError(

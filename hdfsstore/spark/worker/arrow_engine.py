@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hdfsstore.errors import StateStoreError, UserFunctionError
 from hdfsstore.spark.redaction import is_own
 from hdfsstore.spark.spec import EVENT_TIME_TIMEOUT, NO_TIMEOUT, NO_TIMESTAMP, Columns
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.state.rows import BinaryRows
 
@@ -150,7 +150,7 @@ class ArrowEngine:
         self._columns = columns
         self._output = output
 
-    def data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
+    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
         for call in calls:
             yield from self._run(self._with_keys(call.rows, call.keys), ArrowState(state), state)
 

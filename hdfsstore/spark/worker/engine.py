@@ -12,7 +12,7 @@ from hdfsstore.spark.worker.partition_state import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KeyedRows:
     """Rows of whole keys: all that a batch has of them.
 
     Attributes:
@@ -29,7 +29,7 @@ class Call:
 class Engine(Protocol):
     """Made on the driver, and pickled for the tasks."""
 
-    def data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
+    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
         """Runs the function on the rows; gives its output in the declared schema."""
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:

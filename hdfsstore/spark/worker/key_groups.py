@@ -31,7 +31,7 @@ class KeyGroups:
     def __len__(self) -> int:
         return len(self.first)
 
-    def windows(self, max_rows: int, first: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+    def chunks(self, max_rows: int, first: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
         """Parts of the keys [first, end), as such pairs, each with at most max_rows rows; or one key with more."""
         end = len(self) if end is None else end
         starts = self.starts[first : end + 1].tolist()

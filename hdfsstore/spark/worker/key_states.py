@@ -70,7 +70,7 @@ class ColumnsCodec:
 
 
 class KeyStates:
-    """Reads and writes the states of a partition's keys, a window of them at a time. For one thread.
+    """Reads and writes the states of a partition's keys, a chunk of them at a time. For one thread.
 
     Args:
         partition: of the task.
@@ -101,7 +101,7 @@ class KeyStates:
         return map(self._class_of_data, self._decoded(states))
 
     def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
-        """The states of keys whose timeout is over, as PartitionState.due gives them."""
+        """The states of keys whose timeout is over, as PartitionState.expired gives them."""
         self._key_rows = key_rows
         return map(self._class_of_expired, self._decoded(states))
 

@@ -16,7 +16,7 @@ from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark.convert.frames import Frames, cutter
 from hdfsstore.spark.convert.output_frames import OutputFrames
 from hdfsstore.spark.convert.pandas_types import PandasConf, ToPandas
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.group_state import KeyState
 from hdfsstore.spark.worker.key_groups import KeyGroups, group
 from hdfsstore.spark.worker.key_states import ColumnsCodec, KeyStates
@@ -52,14 +52,14 @@ class PandasEngine:
         self._state = state
         self._conf = conf
 
-    def data(self, calls: Iterator[Call], state: PartitionState) -> Iterator[pa.RecordBatch]:
+    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
         run = self._run(state)
         for call in calls:
             yield from run.call(call)
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         run = self._run(state)
-        for key_rows, states in state.due(_EXPIRED_KEYS):
+        for key_rows, states in state.expired(_EXPIRED_KEYS):
             yield from run.expired(key_rows, states)
 
     def _run(self, state: PartitionState) -> _Run:
@@ -88,14 +88,14 @@ class _Run:
         self._output = output
         self._max_records = max_records
 
-    def call(self, call: Call) -> Iterator[pa.RecordBatch]:
+    def call(self, call: KeyedRows) -> Iterator[pa.RecordBatch]:
         key_rows = self._partition.encode_keys(call.keys)
         groups = group(key_rows, is_sorted=call.is_sorted)
         key_rows = key_rows.take(groups.first)
         keys = call.keys.take(groups.first)
         # Rows are taken out of one chunk many times faster than out of many.
         rows = call.rows if groups.order is None else call.rows.combine_chunks()
-        for begin, end in groups.windows(_ROWS):
+        for begin, end in groups.chunks(_ROWS):
             first = begin
             for part, found in self._partition.read(key_rows.slice(begin, end - begin)):
                 states = self._states.read(part, found)

@@ -20,11 +20,11 @@ from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.spec import BatchSpec, QuerySpec
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.spilled_rows import Parts
 
 
-class Calls:
+class PartitionInput:
     """Reads a partition. For one thread, once.
 
     Args:
@@ -57,7 +57,7 @@ class Calls:
         self.no_rows = pa.table({})
         self.partition_id = self._find_marker() if batch.has_markers else self._find_row()
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[KeyedRows]:
         if self.partition_id is None:
             return
         if self._parts is not None:
@@ -163,14 +163,14 @@ class Calls:
             for kept in self._kept(self._ahead.popleft()):
                 self._parts.add(kept)
 
-    def _call(self, batches: list[pa.RecordBatch]) -> Iterator[Call]:
+    def _call(self, batches: list[pa.RecordBatch]) -> Iterator[KeyedRows]:
         if not batches:
             return
         table = pa.Table.from_batches(batches)
         keys = self._keys(table)
         if not pc.all(pc.equal(self._partition_ids(keys), cast("int", self.partition_id))).as_py():
             raise self._foreign(f"there are rows of other partitions than {self.partition_id}")
-        yield Call(self._data_columns(table), keys, self._batch.is_sorted)
+        yield KeyedRows(self._data_columns(table), keys, self._batch.is_sorted)
 
     def _partition_ids(self, keys: pa.StructArray) -> pa.Int32Array:
         return partition_ids(keys, self._query.key_schema, self._query.num_partitions)

@@ -35,10 +35,10 @@ class TimeoutStore(Protocol):
 
     def remove_many(self, keys: BinaryRows) -> None: ...
 
-    def due(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+    def expired(self, before: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         """Keys, and their values, whose timeout is less than `end` and not -1, each once."""
 
-    def next_due(self) -> int | None:
+    def next_expiry(self) -> int | None:
         """No timeout is less; None where there is none."""
 
 
@@ -109,7 +109,7 @@ class PartitionState:
     def remove(self, key_rows: BinaryRows) -> None:
         self._store.remove_many(key_rows)
 
-    def due(self, max_rows: int) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
+    def expired(self, max_rows: int) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
         """The keys whose timeout is over, each once, with their states; at most max_rows at a time.
 
         As in Spark such a key stays due, also in later batches, until its state is put or removed.
@@ -126,12 +126,12 @@ class PartitionState:
     @property
     def next_timeout_ms(self) -> int | None:
         """No key times out before it; None where none will."""
-        return None if self.timeout_conf == NO_TIMEOUT else self._store.next_due()
+        return None if self.timeout_conf == NO_TIMEOUT else self._store.next_expiry()
 
     def _due(self, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         if self.timeout_conf == NO_TIMEOUT:
             return iter(())
-        return self._store.due(self._batch.expiry_ms(self.timeout_conf), max_rows)
+        return self._store.expired(self._batch.expiry_ms(self.timeout_conf), max_rows)
 
     def _parts(self, key_rows: BinaryRows, value_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
         """Keys and their states; where it is one part the very array of the keys, which a store knows again."""

@@ -11,7 +11,7 @@ from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QueryS
 from hdfsstore.spark.worker.local_dirs import local_dir
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.store_id import StateStoreId
-from hdfsstore.state.trim_memory import give_back
+from hdfsstore.state.trim_memory import trim_memory
 
 # Seconds after which a partition that no task of this worker asked for is let go of: its query has ended, or Spark's
 # tasks of it run elsewhere. Its image stays on the local disk.
@@ -65,7 +65,7 @@ class Providers:
         """
         for held in self._held.values():
             if held is not given:
-                held.provider.give_up_pages()
+                held.provider.drop_resident_pages()
 
     def _release(self, state_root: str, given: int, batch_id: int) -> None:
         """Lets go of what other processes were given, as far as this one can tell."""
@@ -80,7 +80,7 @@ class Providers:
                 held.is_holding = False
                 released = True
         if released:
-            give_back()
+            trim_memory()
 
     def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
         """A store's metrics for a report; its provider's counters since the last one, to have the upkeep in between."""
@@ -102,8 +102,8 @@ def _alike(a: QuerySpec, b: QuerySpec) -> bool:
 
 def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:
     store_id = StateStoreId(query.state_root, OPERATOR_ID, partition_id)
-    indexed_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
+    timeout_offset = None if query.timeout_conf == NO_TIMEOUT else TIMEOUT_OFFSET
     conf = query.store_conf
     if conf.local_dir is None:
         conf = replace(conf, local_dir=local_dir(query.application_id))
-    return HdfsStateStoreProvider(store_id, conf, indexed_offset=indexed_offset, takes_turns=True)
+    return HdfsStateStoreProvider(store_id, conf, timeout_offset=timeout_offset, shared_across_workers=True)

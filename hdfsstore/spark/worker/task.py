@@ -19,7 +19,7 @@ from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionE
 from hdfsstore.spark.redaction import is_own, is_own_call
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 from hdfsstore.spark.worker.engine import Engine
-from hdfsstore.spark.worker.partition_input import Calls
+from hdfsstore.spark.worker.partition_input import PartitionInput
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.providers import providers
 from hdfsstore.spark.worker.same_release import SameRelease
@@ -50,7 +50,7 @@ class StatefulTask:
         self._reports = reports
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        calls = Calls(self._query, self._batch, batches)
+        calls = PartitionInput(self._query, self._batch, batches)
         partition_id = calls.partition_id
         if partition_id is None:  # a job for some partitions only has tasks for the others too
             return

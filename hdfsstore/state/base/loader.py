@@ -46,10 +46,10 @@ class Loader(ABC, Generic[V]):
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: one of them is damaged.
         """
-        held = self._held(version_id)
+        held = self._cached_version(version_id)
         if held is None:
             with self._loading:
-                held = self._held(version_id)  # another thread may have loaded it meanwhile
+                held = self._cached_version(version_id)  # another thread may have loaded it meanwhile
                 if held is None:
                     if version_id == EMPTY:
                         return self._empty()
@@ -67,7 +67,7 @@ class Loader(ABC, Generic[V]):
     def _loaded(self, version_id: VersionId) -> V:
         """A version that is not held, held."""
 
-    def _held(self, version_id: VersionId) -> V | None:
+    def _cached_version(self, version_id: VersionId) -> V | None:
         held = self._kept.find(version_id)
         if held is None or self._files.is_unchanged(version_id, held.digest):
             return held

@@ -16,7 +16,7 @@ from hdfsstore.errors import CheckpointIdMismatchError, SchemaMismatchError, Sta
 from hdfsstore.state.base.committer import Committer
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.maintenance.provider_run import Upkeep
+from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.maintenance.throttle import foreground
 from hdfsstore.state.metrics import MaintenanceMetrics
@@ -72,17 +72,19 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._counts: Counter[str] = Counter()
         self._done = MaintenanceMetrics()
 
-    def _start(self, held: CachedVersions[V], loader: Loader[V], committer: Committer[V, U], upkeep: Upkeep) -> None:
+    def _start(
+        self, held: CachedVersions[V], loader: Loader[V], committer: Committer[V, U], maintenance_run: MaintenanceRun
+    ) -> None:
         """The parts, which the end of a subclass' constructor gives."""
-        self._held, self._loader, self._committer, self._upkeep = held, loader, committer, upkeep
+        self._cached, self._loader, self._committer, self._maintenance_run = held, loader, committer, maintenance_run
         _providers.add(self)
 
     def get_store(self, version: int, checkpoint_unique_id: str | None = None) -> S:
         store = self._store(self._open(version, checkpoint_unique_id))
-        self._held.confirmed = (version, checkpoint_unique_id)
+        self._cached.driver_version = (version, checkpoint_unique_id)
         if self.conf.maintenance_interval > 0:
-            is_due = self._upkeep.is_due()
-            if is_due and self._upkeep.is_overdue() and not self._upkeep.is_running:
+            is_due = self._maintenance_run.is_due()
+            if is_due and self._maintenance_run.is_overdue() and not self._maintenance_run.is_running:
                 self.do_maintenance()
                 is_due = False
             maintenance.ensure(self, self.conf.maintenance_interval, soon=is_due)
@@ -92,10 +94,10 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         return self._read_store(self._open(version, checkpoint_unique_id))
 
     def do_maintenance(self) -> None:
-        self._upkeep.run()
+        self._maintenance_run.run()
 
     def release(self) -> None:
-        self._held.release()
+        self._cached.release()
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
@@ -110,10 +112,10 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         if self._closed:
             return
         self._closed = True
-        self._upkeep.stop()
+        self._maintenance_run.stop()
         maintenance.forget(self)
         self._let_go()
-        self._held.clear()
+        self._cached.clear()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -133,10 +135,10 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
-        self._held.after_fork()
+        self._cached.after_fork()
         self._committer.after_fork()
         self._loader.after_fork()
-        self._upkeep.after_fork()
+        self._maintenance_run.after_fork()
 
     @property
     @abstractmethod

@@ -68,9 +68,9 @@ class Updates(Protocol):
 
     def prefix_scan(self, prefix: bytes) -> tuple[BinaryRows, BinaryRows]: ...
 
-    def due(self, end: int, max_rows: int, /) -> Iterator[tuple[BinaryRows, BinaryRows]]: ...
+    def expired(self, before: int, max_rows: int, /) -> Iterator[tuple[BinaryRows, BinaryRows]]: ...
 
-    def next_due(self) -> int | None: ...
+    def next_expiry(self) -> int | None: ...
 
 
 O = TypeVar("O", bound=Owner)  # noqa: E741
@@ -116,11 +116,11 @@ class BaseReadStore(ABC, Generic[O, U]):
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return _pairs(iter([self._run(lambda transaction: transaction.prefix_scan(prefix))]))
 
-    def due(self, end: int, max_rows: int = 10_000) -> Iterator[tuple[BinaryRows, BinaryRows]]:
-        return self._run(lambda transaction: transaction.due(end, max_rows))
+    def expired(self, before: int, max_rows: int = 10_000) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+        return self._run(lambda transaction: transaction.expired(before, max_rows))
 
-    def next_due(self) -> int | None:
-        return self._run(lambda transaction: transaction.next_due())
+    def next_expiry(self) -> int | None:
+        return self._run(lambda transaction: transaction.next_expiry())
 
     def scan(self) -> Iterator[pa.RecordBatch]:
         keys, values = self._owner.keys, self._owner.values

@@ -39,7 +39,7 @@ class LayerTree:
         """Adds a version on top of the layer `parent`, 0 being the image; returns its layer's number.
 
         Args:
-            step: called between two windows of the layer's records; it may raise.
+            step: called between two chunks of the layer's records; it may raise.
         """
         number = self.map.add(parent, layer, step)
         self._layers[number] = parent, version_id, layer
@@ -79,8 +79,8 @@ class HdfsVersion:
     lineage: tuple[VersionId, ...] = ()
     digest: FileDigest | None = None
     committed: bool = False
-    # Which run of the version it is: kept when it moves to a new map, and by nothing else.
-    run: object = field(default_factory=object)
+    # Which attempt of the version it is: kept when it moves to a new map, and by nothing else.
+    attempt: object = field(default_factory=object)
 
     def deltas(self) -> list[tuple[VersionId, Layer]]:
         """What was committed since the tree's image, oldest first: the last is this version, if it is not the image."""
@@ -127,7 +127,7 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
     def drop_tree(self, tree: LayerTree) -> None:
         """Lets go of all that stands on an image."""
         with self._lock:
-            self._forget(v for v, held in self._held.items() if held.tree is tree)
+            self._forget(v for v, held in self._cached.items() if held.tree is tree)
 
     def install(self, image: Image, image_id: VersionId, top: Layer | Image, step: Step = no_step) -> bool:
         """Moves a version and all that was committed on top of it to a new map over an image of that version.
@@ -140,7 +140,7 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
             image_id: the version.
             top: the last thing that was merged into the image: a layer of `HdfsVersion.deltas`, or the image before
                 (`HdfsVersion.tree.image`) where there was no layer.
-            step: called between two windows. Where it raises, versions that have not moved yet stay where they are.
+            step: called between two chunks. Where it raises, versions that have not moved yet stay where they are.
 
         Returns:
             Whether a held version moved.
@@ -150,7 +150,7 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
         found = False
         try:
             for turn in itertools.count():
-                left = [v for v in self.held() if v.tree is not move.tree and v.run not in elsewhere]
+                left = [v for v in self.cached() if v.tree is not move.tree and v.attempt not in elsewhere]
                 if not left:
                     return found
                 if turn == _TURNS:
@@ -158,11 +158,11 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
                 for version in left:
                     number = move.place(version, step)
                     if number is None:
-                        elsewhere.add(version.run)
+                        elsewhere.add(version.attempt)
                         continue
                     with self._lock:
-                        if self._held.get(version.id) is version:
-                            self._held[version.id] = replace(version, tree=move.tree, layer=number)
+                        if self._cached.get(version.id) is version:
+                            self._cached[version.id] = replace(version, tree=move.tree, layer=number)
                             found = True
         finally:
             self._move = None
@@ -173,10 +173,10 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
         """Bytes of all maps and images that are held; of a mapped image they are the page cache's."""
         return sum(tree.map.nbytes + tree.image.nbytes for tree in self._trees())
 
-    def give_up_pages(self) -> None:
+    def drop_resident_pages(self) -> None:
         """Takes the pages of mapped images out of this process's memory until they are read again."""
         for tree in self._trees():
-            tree.image.give_up_pages()
+            tree.image.drop_resident_pages()
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
@@ -184,11 +184,11 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
         self._move = None
 
     def _trees(self) -> set[LayerTree]:
-        return {held.tree for held in self.held()}
+        return {held.tree for held in self.cached()}
 
     def _current(self, base: HdfsVersion) -> HdfsVersion:
-        held = self._held.get(base.id)
-        return base if held is None or held.run is not base.run else held
+        held = self._cached.get(base.id)
+        return base if held is None or held.attempt is not base.attempt else held
 
 
 class _Move:

@@ -10,7 +10,7 @@ from pyarrow.fs import FileSystem
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
-from hdfsstore.codecs.records import RecordFormat, Window, read_windows
+from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
 from hdfsstore.fs import open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.versions.chain import VersionFiles, read_version
@@ -96,14 +96,14 @@ class StoreReader(VersionReader):
         with_id = version_id[1] is not None
         # Files with ids are only ours, and have no side files.
         with self.digested(open_input(self.fs, path, () if with_id else None), version_id, "delta") as source:
-            layer = self._layer(read_windows(source, self.format, "delta", path, header if with_id else None))
+            layer = self._layer(read_chunks(source, self.format, "delta", path, header if with_id else None))
             return Delta(version_id, layer, lineage, source.finish())
 
     def check_snapshot(self, version_id: VersionId) -> None:
         """Reads a snapshot to its end. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
         path = self.path(version_id, "snapshot")
         with open_input(self.fs, path, None if version_id[1] is None else ()) as source:
-            for _ in read_windows(source, self.format, "snapshot", path):
+            for _ in read_chunks(source, self.format, "snapshot", path):
                 continue
             source.finish()
 
@@ -115,24 +115,24 @@ class StoreReader(VersionReader):
         image, digest, before = self.empty(), None, chain.deltas[:0]
         if chain.snapshot is not None:
             with self.digested(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
-                image = self._image(files.windows(source, chain.snapshot, "snapshot"))
+                image = self._image(files.chunks(source, chain.snapshot, "snapshot"))
                 digest = source.finish()
             before = (chain.snapshot,)
         loaded = Loaded(image, chain.snapshot or EMPTY, digest, [], repaired)
         for i, version_id in enumerate(chain.deltas):
             with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
-                layer = self._layer(files.windows(source, version_id, "delta"))
+                layer = self._layer(files.chunks(source, version_id, "delta"))
                 loaded.deltas.append(Delta(version_id, layer, (*before, *chain.deltas[:i]), source.finish()))
         return loaded
 
-    def _image(self, windows: Iterable[Window]) -> Image:
+    def _image(self, chunks: Iterable[RecordChunk]) -> Image:
         builder = ImageBuilder(row_checksums=self.format.row_checksums, **self._indexes)
-        for window in windows:
-            builder.append(window.data, window.keys, window.values)
+        for chunk in chunks:
+            builder.append(chunk.data, chunk.keys, chunk.values)
         return builder.finish()
 
-    def _layer(self, windows: Iterable[Window]) -> Layer:
+    def _layer(self, chunks: Iterable[RecordChunk]) -> Layer:
         builder = LayerBuilder(row_checksums=self.format.row_checksums)
-        for window in windows:
-            builder.append(window.data, window.keys, window.values)
+        for chunk in chunks:
+            builder.append(chunk.data, chunk.keys, chunk.values)
         return builder.finish()

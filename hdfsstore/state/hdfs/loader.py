@@ -38,14 +38,20 @@ class HdfsLoader(Loader[HdfsVersion]):
 
     Args:
         counts: where hits and misses are counted.
-        share: whether a snapshot that was loaded becomes a local image at once.
+        shared_across_workers: whether a snapshot that was loaded becomes a local image at once.
     """
 
     def __init__(
-        self, reader: StoreReader, versions: HdfsVersions, images: VersionImages, counts: Counter[str], *, share: bool
+        self,
+        reader: StoreReader,
+        versions: HdfsVersions,
+        images: VersionImages,
+        counts: Counter[str],
+        *,
+        shared_across_workers: bool,
     ) -> None:
         super().__init__(reader, versions, counts)
-        self._share = share
+        self._shared_across_workers = shared_across_workers
         self._reader = reader
         self._versions = versions
         self._images = images
@@ -73,7 +79,9 @@ class HdfsLoader(Loader[HdfsVersion]):
         return self._built(HdfsVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
     def _loaded(self, version_id: VersionId) -> HdfsVersion:
-        return self._by_deltas(version_id) or self._from_files(version_id, share=self._share)
+        return self._by_deltas(version_id) or self._from_files(
+            version_id, shared_across_workers=self._shared_across_workers
+        )
 
     def _by_deltas(self, wanted: VersionId) -> HdfsVersion | None:
         try:
@@ -150,7 +158,7 @@ class HdfsLoader(Loader[HdfsVersion]):
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _from_files(self, wanted: VersionId, *, share: bool = False) -> HdfsVersion:
+    def _from_files(self, wanted: VersionId, *, shared_across_workers: bool = False) -> HdfsVersion:
         loaded = self._reader.version(wanted)
         self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
         tree = LayerTree(loaded.image, loaded.image_id)
@@ -159,11 +167,11 @@ class HdfsLoader(Loader[HdfsVersion]):
             self._versions.note_snapshot(loaded.image_id, loaded.digest)
             self._counts["snapshotsLoaded"] += 1
             # The host's next process need not load the snapshot, nor have a copy in memory.
-            begin = self._images.shared(begin, None) if share else begin
+            begin = self._images.shared(begin, None) if shared_across_workers else begin
         return self._built(begin, loaded.deltas)
 
     def _at_hand(self) -> list[VersionId]:
-        return [held.id for held in self._versions.held() if held.id != EMPTY] + self._images.names()
+        return [held.id for held in self._versions.cached() if held.id != EMPTY] + self._images.names()
 
     def _newest(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
         """The newest of them (they come newest first) that is held, or has an image here, and is still what it was."""
@@ -173,4 +181,4 @@ class HdfsLoader(Loader[HdfsVersion]):
         return held if imaged is None else imaged
 
     def _newest_held(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
-        return next((found for found in map(self._held, candidates) if found is not None), None)
+        return next((found for found in map(self._cached_version, candidates) if found is not None), None)

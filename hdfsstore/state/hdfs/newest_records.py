@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hdfsstore._cext.key_set import KeySet
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.fs import Input
 from hdfsstore.state.versions.chain import VersionFiles
 from hdfsstore.state.versions.files import VersionId
@@ -14,7 +14,7 @@ from hdfsstore.state.versions.files import VersionId
 T = TypeVar("T")
 
 
-class Decided:
+class NewestRecords:
     """Each key's newest record: give it the deltas of one version from the newest back, and then the snapshot.
 
     Within a delta the last record of a key holds. So only at a delta's end it is known which do; a delta is read twice,
@@ -25,54 +25,54 @@ class Decided:
         self._files = files
         self._keys = KeySet()
 
-    def by_delta(self, version_id: VersionId, source: Input) -> Iterator[Window]:
-        """What a delta decides; all that is handed on is certain. A delta of more than one window is read twice."""
-        only: Window | None = None
-        for window in self._noted(version_id, source):
-            only = window if window.last and len(window) == self._keys.noted else None
+    def by_delta(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
+        """What a delta decides; all that is handed on is certain. A delta of more than one chunk is read twice."""
+        only: RecordChunk | None = None
+        for chunk in self._noted(version_id, source):
+            only = chunk if chunk.last and len(chunk) == self._keys.noted else None
         if only is not None:
             yield from self._kept(only, 0)
         else:
             yield from self._again(version_id, source)
         self._keys.settle()
 
-    def by_delta_at_once(self, version_id: VersionId, source: Input, convert: Callable[[Window], T]) -> list[T]:
-        """The same as `convert` of each window; read again only where a key is in two of them."""
+    def by_delta_at_once(self, version_id: VersionId, source: Input, convert: Callable[[RecordChunk], T]) -> list[T]:
+        """The same as `convert` of each chunk; read again only where a key is in two of them."""
         converted: list[T] = []
-        for window in self._noted(version_id, source):
+        for chunk in self._noted(version_id, source):
             if self._keys.superseded:
                 converted.clear()
             else:
-                converted += map(convert, self._kept(window, self._keys.noted - len(window)))
+                converted += map(convert, self._kept(chunk, self._keys.noted - len(chunk)))
         if self._keys.superseded:
-            converted += [convert(window) for window in self._again(version_id, source)]
+            converted += [convert(chunk) for chunk in self._again(version_id, source)]
         self._keys.settle()
         return converted
 
-    def rest(self, version_id: VersionId, source: Input) -> Iterator[Window]:
+    def rest(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
         """What a snapshot has of keys that no delta has."""
-        for window in self._files.windows(source, version_id, "snapshot"):
-            kept = self._keys.keep_absent(window.data, window.keys, window.values)
+        for chunk in self._files.chunks(source, version_id, "snapshot"):
+            kept = self._keys.keep_absent(chunk.data, chunk.keys, chunk.values)
             if kept:
-                yield window.first(kept)
+                yield chunk.first(kept)
         source.finish()
 
-    def _noted(self, version_id: VersionId, source: Input) -> Iterator[Window]:
-        for window in self._files.windows(source, version_id, "delta"):
-            self._keys.note(window.data, window.keys, window.values)
-            yield window
+    def _noted(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
+        for chunk in self._files.chunks(source, version_id, "delta"):
+            self._keys.note(chunk.data, chunk.keys, chunk.values)
+            yield chunk
         source.finish()
 
-    def _again(self, version_id: VersionId, source: Input) -> Iterator[Window]:
+    def _again(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
         if not self._keys.noted:
             return
         source.rewind()
         first = 0
-        for window in self._files.windows(source, version_id, "delta"):
-            yield from self._kept(window, first)
-            first += len(window)
+        for chunk in self._files.chunks(source, version_id, "delta"):
+            yield from self._kept(chunk, first)
+            first += len(chunk)
 
-    def _kept(self, window: Window, first: int) -> Iterator[Window]:
-        kept = self._keys.keep_noted(window.keys, window.values, first)
+    def _kept(self, chunk: RecordChunk, first: int) -> Iterator[RecordChunk]:
+        kept = self._keys.keep_noted(chunk.keys, chunk.values, first)
         if kept:
-            yield window.first(kept)
+            yield chunk.first(kept)

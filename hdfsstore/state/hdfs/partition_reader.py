@@ -10,10 +10,10 @@ from typing import TypeAlias, TypeVar
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError
 from hdfsstore.fs import Input
-from hdfsstore.state.hdfs.newest_records import Decided
+from hdfsstore.state.hdfs.newest_records import NewestRecords
 from hdfsstore.state.versions.chain import (
     LineageFiles,
     ListedFiles,
@@ -49,7 +49,7 @@ class HdfsPartitionReader:
         self._format = file_format
         self._unique_ids = unique_ids
 
-    def load(self, version: int, convert: Callable[[Window], T]) -> list[T]:
+    def load(self, version: int, convert: Callable[[RecordChunk], T]) -> list[T]:
         """The state at `version`, each key once, as the protocol says.
 
         A damaged snapshot is passed over with a warning, where an older one and the deltas after it are there.
@@ -61,36 +61,36 @@ class HdfsPartitionReader:
 
         def read(files: VersionFiles, chain: Chain) -> list[T]:
             with ExitStack() as stack:
-                decided = Decided(files)
+                decided = NewestRecords(files)
                 deltas, base = _opened(files, chain, stack)
                 loaded = [item for delta in deltas for item in decided.by_delta_at_once(*delta, convert)]
-                return loaded + [convert(window) for snapshot in base for window in decided.rest(*snapshot)]
+                return loaded + [convert(chunk) for snapshot in base for chunk in decided.rest(*snapshot)]
 
         return self._read(version, read)
 
-    def stream(self, version: int, convert: Callable[[Window], T]) -> Iterator[T]:
+    def stream(self, version: int, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
         """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
 
-        Memory: a window, and the keys of the deltas since the snapshot.
+        Memory: a chunk, and the keys of the deltas since the snapshot.
         """
         with ExitStack() as stack:
 
-            def read(files: VersionFiles, chain: Chain) -> Iterator[Window]:
+            def read(files: VersionFiles, chain: Chain) -> Iterator[RecordChunk]:
                 if chain.snapshot is not None:
                     verify(files, chain.snapshot)
-                return _windows(Decided(files), *_opened(files, chain, stack))
+                return _chunks(NewestRecords(files), *_opened(files, chain, stack))
 
             yield from map(convert, self._read(version, read))
 
-    def changes(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
-        """Every record of the deltas of `versions`, in their order, as `convert` of a version and its windows."""
+    def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        """Every record of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
         return [
             item
             for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
             for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
         ]
 
-    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         def read(listing: StateFiles) -> list[T]:
             if listing.empty:
                 warn_of_empty(self._folder)
@@ -109,7 +109,7 @@ class HdfsPartitionReader:
 
         return with_listing(self._fs, self._folder, versions[-1], read)
 
-    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, Window], T]) -> list[T]:
+    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         ids = [(version, self._unique_ids[version]) for version in versions]
         opened = (LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids)
         return [item for files in opened for item in _changes(files, convert)]
@@ -133,7 +133,7 @@ def _opened(files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[O
     return deltas, [(chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot"))))]
 
 
-def _windows(decided: Decided, deltas: list[Opened], base: list[Opened]) -> Iterator[Window]:
+def _chunks(decided: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:
     for delta in deltas:
         yield from decided.by_delta(*delta)
     for snapshot in base:
@@ -143,14 +143,14 @@ def _windows(decided: Decided, deltas: list[Opened], base: list[Opened]) -> Iter
 def verify(files: VersionFiles, snapshot: VersionId) -> None:
     """Reads a snapshot to its end, and raises CorruptFileError where it is damaged."""
     with closing(files.open(snapshot, "snapshot")) as source:
-        for _ in files.windows(source, snapshot, "snapshot"):
+        for _ in files.chunks(source, snapshot, "snapshot"):
             pass
         source.finish()
 
 
-def _changes(files: VersionFiles, convert: Callable[[int, Window], T]) -> list[T]:
+def _changes(files: VersionFiles, convert: Callable[[int, RecordChunk], T]) -> list[T]:
     version_id = files.version_id
     with closing(files.open(version_id, "delta")) as source:
-        converted = [convert(version_id[0], window) for window in files.windows(source, version_id, "delta")]
+        converted = [convert(version_id[0], chunk) for chunk in files.chunks(source, version_id, "delta")]
         source.finish()
         return converted

@@ -27,7 +27,7 @@ from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
 from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import indexes_of
 from hdfsstore.state.local.image_cache import ImageCache
-from hdfsstore.state.maintenance.provider_run import Upkeep
+from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.store_id import StateStoreId
 
@@ -38,8 +38,8 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
     """hdfsstore.state.protocols.StateStoreProvider on deltas and snapshots.
 
     Args:
-        takes_turns: whether other processes of the host are given the store next: a load from the checkpoint keeps the
-            snapshot as a local image before it goes on, and a commit that changes much is one at once.
+        shared_across_workers: whether other processes of the host may open the store next. A load from the checkpoint
+            then keeps the snapshot as a local image at once, and so does a commit that changes much.
 
     Attributes:
         versions: what is in memory.
@@ -62,9 +62,9 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         key_type: StructType | None = None,
         value_type: StructType | None = None,
         num_cols_prefix_key: int = 0,
-        indexed_offset: int | None = None,
+        timeout_offset: int | None = None,
         *,
-        takes_turns: bool = False,
+        shared_across_workers: bool = False,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
         self.row_checksums = conf.row_checksum_enabled
@@ -73,7 +73,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         declared = conf.max_record_bytes + (CHECKSUM_BYTES if conf.row_checksum_enabled else 0)
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
         folder = f"{root}/{store_id.relative_folder}"
-        indexes = indexes_of(key_type, value_type, num_cols_prefix_key, indexed_offset)
+        indexes = indexes_of(key_type, value_type, num_cols_prefix_key, timeout_offset)
         reader = StoreReader(fs, folder, file_format, indexes)
         self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
         self.images = VersionImages(
@@ -86,9 +86,11 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
             self.versions,
             indexes,
             self._counts,
-            images if takes_turns else None,
+            images if shared_across_workers else None,
         )
-        self._version_loader = HdfsLoader(reader, self.versions, self.images, self._counts, share=takes_turns)
+        self._version_loader = HdfsLoader(
+            reader, self.versions, self.images, self._counts, shared_across_workers=shared_across_workers
+        )
         keep = conf.min_versions_to_retain
         snapshots = HdfsSnapshots(
             reader,
@@ -101,7 +103,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
             self._version_loader.reload,
             self._done,
         )
-        upkeep = Upkeep(
+        maintenance_run = MaintenanceRun(
             self.versions,
             snapshots,
             Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
@@ -110,18 +112,18 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
             self._done,
             conf.maintenance_interval,
         )
-        self._start(self.versions, self._version_loader, committer, upkeep)
+        self._start(self.versions, self._version_loader, committer, maintenance_run)
 
     def reload(self, version: HdfsVersion) -> HdfsVersion:
         """The same version from the checkpoint's files, after its image was found damaged."""
         return self._version_loader.reload(version)
 
-    def give_up_pages(self) -> None:
+    def drop_resident_pages(self) -> None:
         """Takes the pages of local images out of this process's memory, not out of the system's page cache.
 
         What is read later is mapped again, a few microseconds for each 64 KiB. For processes that go on to other work.
         """
-        self.versions.give_up_pages()
+        self.versions.drop_resident_pages()
 
     @property
     def _nbytes(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hdfsstore._cext.versioned_map import Image, Merger
 from hdfsstore.codecs.compression import compressed
-from hdfsstore.codecs.records import WINDOW_BYTES
+from hdfsstore.codecs.records import CHUNK_BYTES
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions
@@ -27,7 +27,7 @@ from hdfsstore.state.maintenance.throttle import Step, no_step
 from hdfsstore.state.maintenance.uploads import Uploads
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.parallel import stream_all
-from hdfsstore.state.trim_memory import give_back
+from hdfsstore.state.trim_memory import trim_memory
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from hdfsstore.state.versions.lineages import EMPTY, MAX_ATTEMPTS
 from hdfsstore.state.versions.reader import VersionReader
@@ -85,7 +85,7 @@ class HdfsSnapshots:
 
         Args:
             now: on time.monotonic.
-            step: called between two windows.
+            step: called between two chunks.
 
         Returns:
             The versions that have a snapshot now.
@@ -94,7 +94,7 @@ class HdfsSnapshots:
         if self._made_elsewhere(due):
             due = self._schedule.due(now, self._at_hand())
         uploaded = [version.id for version in due if self._work(version, step, upload=True, install=len(due) == 1)]
-        if not due and (held := self._confirmed()) is not None:
+        if not due and (held := self._driver_version()) is not None:
             self._adopt(held)
             if (grown := self._grown()) is not None:
                 self._work(grown, step, upload=False, install=True)
@@ -102,7 +102,7 @@ class HdfsSnapshots:
 
     def is_due(self) -> bool:
         """Whether a run would make something for the version that the driver named last. Costs microseconds."""
-        held = self._confirmed()
+        held = self._driver_version()
         if held is None:
             return False
         snapshot = self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot
@@ -110,7 +110,7 @@ class HdfsSnapshots:
 
     def is_overdue(self) -> bool:
         """Whether the background has not come to it for long, so that the batch is to make it before it begins."""
-        held = self._confirmed()
+        held = self._driver_version()
         if held is None:
             return False
         if self._has_grown(held, OVERDUE * self._conf.image_overlay_share):
@@ -141,31 +141,33 @@ class HdfsSnapshots:
 
     def _at_hand(self) -> list[HdfsVersion]:
         """What is held; where memory retains too little, with the version that the driver named last, once each."""
-        held = self._versions.held()
-        confirmed = self._versions.confirmed
-        if confirmed is None or confirmed in (EMPTY, self._loaded):
+        held = self._versions.cached()
+        driver_version = self._versions.driver_version
+        if driver_version is None or driver_version in (EMPTY, self._loaded):
             return held
-        if any(version.id == confirmed or version.id[0] == confirmed[0] + 1 for version in held):
+        if any(version.id == driver_version or version.id[0] == driver_version[0] + 1 for version in held):
             return held
-        self._loaded = confirmed
+        self._loaded = driver_version
         try:
-            return [*held, self._load(confirmed)]
+            return [*held, self._load(driver_version)]
         except StateStoreError:
             log.warning(
                 "%s: no snapshot of version %d is made, because the version is missing",
                 self._files.folder,
-                confirmed[0],
+                driver_version[0],
                 exc_info=True,
             )
             return held
 
-    def _confirmed(self) -> HdfsVersion | None:
+    def _driver_version(self) -> HdfsVersion | None:
         """The version that the driver named last, if it is held."""
-        return next((version for version in self._versions.held() if version.id == self._versions.confirmed), None)
+        return next(
+            (version for version in self._versions.cached() if version.id == self._versions.driver_version), None
+        )
 
     def _grown(self) -> HdfsVersion | None:
         """That version, if too much was committed since its image."""
-        held = self._confirmed()
+        held = self._driver_version()
         return held if held is not None and self._has_grown(held, self._overlay_share) else None
 
     def _has_grown(self, held: HdfsVersion, share: float) -> bool:
@@ -199,10 +201,10 @@ class HdfsSnapshots:
             del image, records
             while merger.free():
                 step()
-            give_back()
+            trim_memory()
             self._metrics.images_built += 1
             self._metrics.image_seconds += time.monotonic() - begun
-        version.tree.image.give_up_pages(step)  # all of them were read, once
+        version.tree.image.drop_resident_pages(step)  # all of them were read, once
         return uploaded
 
     def _uploaded(self, version: HdfsVersion, records: Iterator[pa.Buffer]) -> bool:
@@ -214,9 +216,9 @@ class HdfsSnapshots:
 
 def merged(merger: Merger, step: Step = no_step) -> Iterator[pa.Buffer]:
     """The records of what is being merged, end mark included."""
-    while (window := merger.read()) is not None:
-        if window.size:
-            yield window
+    while (chunk := merger.read()) is not None:
+        if chunk.size:
+            yield chunk
         step()
 
 
@@ -224,6 +226,6 @@ def _records(image: Image, step: Step) -> Iterator[pa.Buffer]:
     """The records of an image, verified, end mark included."""
     image.verify(step)
     records = image.records
-    for start in range(0, records.size, WINDOW_BYTES):
-        yield records.slice(start, min(WINDOW_BYTES, records.size - start))
+    for start in range(0, records.size, CHUNK_BYTES):
+        yield records.slice(start, min(CHUNK_BYTES, records.size - start))
         step()

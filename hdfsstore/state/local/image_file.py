@@ -89,8 +89,8 @@ class ImageFile:
             found = self._opened(folder)
             if self._indexes["prefix"] not in (None, found[0].prefix):
                 log.info("%s: it has no index by the prefix %s", self.path, self._indexes["prefix"])
-            elif self._indexes["indexed_offset"] not in (None, found[0].indexed_offset):
-                log.info("%s: it has no index of the longs at %s", self.path, self._indexes["indexed_offset"])
+            elif self._indexes["timeout_offset"] not in (None, found[0].timeout_offset):
+                log.info("%s: it has no index of the longs at %s", self.path, self._indexes["timeout_offset"])
             else:
                 return found
         except FileNotFoundError:

@@ -11,7 +11,7 @@ from typing import Protocol
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.maintenance.retries import Retries
 from hdfsstore.state.maintenance.scheduler import maintenance
-from hdfsstore.state.maintenance.throttle import Pace, Stopped
+from hdfsstore.state.maintenance.throttle import Stopped, Throttle
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.lineages import Lineages
@@ -23,7 +23,7 @@ class Snapshots(Protocol):
     """What makes snapshots."""
 
     def run(self, now: float, step: Callable[[], None], /) -> list[VersionId]:
-        """Writes those that are due; returns the versions that have one now. `step` is called between two windows."""
+        """Writes those that are due; returns the versions that have one now. `step` is called between two chunks."""
 
     def is_due(self) -> bool:
         """Whether a run would write something for the version that the driver named last."""
@@ -32,7 +32,7 @@ class Snapshots(Protocol):
         """Whether that should have been done long ago."""
 
 
-class Upkeep:
+class MaintenanceRun:
     """The maintenance of one provider. Threads share it: one runs, the others wait.
 
     Args:
@@ -95,32 +95,32 @@ class Upkeep:
         """
         with self._one_run:
             before = self._metrics.snapshots_failed, self._metrics.cleanups_failed
-            pace = Pace(lambda: self._stopped or maintenance.ending)
+            throttle = Throttle(lambda: self._stopped or maintenance.ending)
             try:
-                self._run(time.monotonic() if now is None else now, pace)
+                self._run(time.monotonic() if now is None else now, throttle)
             except Stopped:
                 log.debug("maintenance ends early, as the provider is closed")
             finally:
-                self._metrics.seconds_waited += pace.seconds_waited
+                self._metrics.seconds_waited += throttle.seconds_waited
                 after = self._metrics.snapshots_failed, self._metrics.cleanups_failed
                 self._metrics.runs_failed += after != before
 
-    def _run(self, now: float, pace: Pace) -> None:
-        pace()
-        if not _tried(self._making, lambda: self._make(now, pace)):
+    def _run(self, now: float, throttle: Throttle) -> None:
+        throttle()
+        if not _tried(self._making, lambda: self._make(now, throttle)):
             self._metrics.snapshots_failed += 1
-        for retries, work in ((self._deleting, lambda: self._delete(pace)), (self._tidying, self._clean)):
+        for retries, work in ((self._deleting, lambda: self._delete(throttle)), (self._tidying, self._clean)):
             if not _tried(retries, work):
                 self._metrics.cleanups_failed += 1
 
-    def _make(self, now: float, pace: Pace) -> None:
-        for version_id in self._snapshots.run(now, pace):
+    def _make(self, now: float, throttle: Throttle) -> None:
+        for version_id in self._snapshots.run(now, throttle):
             self._retention.note_snapshot(version_id)
 
-    def _delete(self, pace: Pace) -> None:
-        confirmed = self._lineages.confirmed
-        if confirmed is not None:
-            self._retention.run(confirmed, self._lineage(confirmed), pace)
+    def _delete(self, throttle: Throttle) -> None:
+        driver_version = self._lineages.driver_version
+        if driver_version is not None:
+            self._retention.run(driver_version, self._lineage(driver_version), throttle)
 
 
 def _tried(retries: Retries, work: Callable[[], None]) -> bool:

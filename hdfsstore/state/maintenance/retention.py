@@ -71,16 +71,16 @@ class Ancestry:
     def __init__(self, read_lineage: Callable[[VersionId], Sequence[VersionId]]) -> None:
         self._read_lineage = read_lineage
         self._ids: dict[int, str] = {}
-        self._begin = 0  # the oldest version in it, all newer ones up to the confirmed are there
+        self._begin = 0  # the oldest version in it, all newer ones up to the driver_version are there
         self._switched = False  # whether the versions before that are of format version 1
 
-    def advance(self, confirmed: VersionId, lineage: Sequence[VersionId]) -> None:
+    def advance(self, driver_version: VersionId, lineage: Sequence[VersionId]) -> None:
         """The driver has named a version, which is built on `lineage`: consecutive versions before it, oldest first."""
-        version, unique_id = confirmed
+        version, unique_id = driver_version
         if unique_id is None:
             self._ids, self._begin, self._switched = {}, version + 1, True
             return
-        newer = {number: str(item) for number, item in (*lineage, confirmed)}
+        newer = {number: str(item) for number, item in (*lineage, driver_version)}
         begin = min(newer)
         same = self._ids.get(begin) == newer[begin]
         if not same:
@@ -159,22 +159,24 @@ class Retention:
         self._names.add(self._name(version_id, "snapshot"))
         self._sound.add(version_id)
 
-    def run(self, confirmed: VersionId, lineage: Sequence[VersionId], step: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self, driver_version: VersionId, lineage: Sequence[VersionId], step: Callable[[], None] = lambda: None
+    ) -> None:
         """Deletes what the versions from R on do not need.
 
         Args:
-            confirmed: the version that the driver named last.
+            driver_version: the version that the driver named last.
             lineage: what it is built on, as far as that is known: consecutive versions with ids, oldest first.
             step: called between two files.
 
         Raises:
             StateStoreError: the filesystem fails. The next run goes on where this one stopped.
         """
-        self._ancestry.advance(confirmed, lineage)
-        oldest = confirmed[0] - self._keep
+        self._ancestry.advance(driver_version, lineage)
+        oldest = driver_version[0] - self._keep
         if oldest <= 0 or oldest == self._done:
             return
-        self._look(oldest, confirmed)
+        self._look(oldest, driver_version)
         files = [file for file in map(self._owned, self._names) if file is not None]
         try:
             base, chain = self._chain(oldest, files)
@@ -197,8 +199,8 @@ class Retention:
                 return ()  # written instead of a delta, after versions without ids
             raise
 
-    def _look(self, oldest: int, confirmed: VersionId) -> None:
-        every = 1 if confirmed[1] is None else max(1, self._keep // _LISTINGS)
+    def _look(self, oldest: int, driver_version: VersionId) -> None:
+        every = 1 if driver_version[1] is None else max(1, self._keep // _LISTINGS)
         if self._listed is None or not 0 <= oldest - self._listed < every:
             self._names = {i.base_name for i in list_folder(self._fs, self.folder) if i.type == FileType.File}
             self._listed = oldest

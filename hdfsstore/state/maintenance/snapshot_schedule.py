@@ -36,16 +36,16 @@ class Schedule(Generic[V]):
             now: on time.monotonic.
             versions: that are at hand.
         """
-        confirmed = self._lineages.confirmed
-        if confirmed is None:
+        driver_version = self._lineages.driver_version
+        if driver_version is None:
             return []
-        built = ((), (confirmed,))
+        built = ((), (driver_version,))
         attempts = [
             version
             for version in versions
-            if version.committed and version.id[0] == confirmed[0] + 1 and version.lineage[-1:] in built
+            if version.committed and version.id[0] == driver_version[0] + 1 and version.lineage[-1:] in built
         ]
-        newest = attempts or [version for version in versions if version.id == confirmed]
+        newest = attempts or [version for version in versions if version.id == driver_version]
         due = [v for v in newest if self._lineages.deltas_since_snapshot(v) > self._conf.min_deltas_for_snapshot]
         if len(newest) < 2 or not due:
             self._unclear = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 log = logging.getLogger("hdfsstore.state.throttle")
 
-# What background work calls between two windows: Pace, or nothing.
+# What background work calls between two chunks: Throttle, or nothing.
 Step = Callable[[], None]
 
 
@@ -71,8 +71,8 @@ foreground = Foreground()
 os.register_at_fork(after_in_child=foreground.reset)
 
 
-class Pace:
-    """What background work calls between two windows: it lets the foreground pass, and ends when it is told to.
+class Throttle:
+    """What background work calls between two chunks: it lets the foreground pass, and ends when it is told to.
 
     Args:
         stopped: tells whether the work is to end.
@@ -110,7 +110,7 @@ def lower_priority() -> bool:
     try:
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
         os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-    except OSError as error:  # the windows are short all the same
+    except OSError as error:  # the chunks are short all the same
         log.debug("background work keeps the priority of the other threads: %s", error)
         return False
     return True

@@ -37,26 +37,26 @@ class RocksDbVersions(CachedVersions[RocksDbVersion]):
             version_id, instance, instance.snapshot(), instance.num_keys, lineage, digest, committed=committed
         )
 
-    def forget_run(self, version_id: VersionId) -> None:
+    def forget_attempt(self, version_id: VersionId) -> None:
         """Lets go of what an earlier run of a version has left, which was committed again, where it has no id."""
         if version_id[1] is None:
             with self._lock:
-                self._forget([v for v in self._held if v[1] is None and v[0] >= version_id[0]])
+                self._forget([v for v in self._cached if v[1] is None and v[0] >= version_id[0]])
 
     def after_fork(self) -> None:
         """In a forked child: what is held is the parent's."""
         super().after_fork()
-        keep_for_ever(self._held)
-        self._held, self._recent = {}, []
+        keep_for_ever(self._cached)
+        self._cached, self._recent = {}, []
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the RocksDBs take."""
-        return sum(instance.nbytes for instance in _instances(self.held()))
+        return sum(instance.nbytes for instance in _instances(self.cached()))
 
     def _use(self, number: int) -> None:
         super()._use(number)
-        newest_first = sorted(self._held.values(), key=lambda version: -self._recent.index(version.id[0]))
+        newest_first = sorted(self._cached.values(), key=lambda version: -self._recent.index(version.id[0]))
         over = _instances(newest_first)[self._max_instances :]
         self._forget([version.id for version in newest_first if version.instance in over])
 

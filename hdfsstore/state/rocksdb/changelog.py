@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hdfsstore.codecs.compression import open_reader
-from hdfsstore.codecs.records import Window
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs import Input
 from hdfsstore.state.versions.chain import VersionFiles
@@ -38,10 +38,10 @@ def encode_updates(updates: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
     yield b"".join((*piece, _END))
 
 
-def decode_updates(window: Window) -> dict[bytes, bytes | None]:
-    """The records of a window as updates: of a key that is there twice the last."""
-    data = window.data
-    keys, values = (memoryview(spans).cast("B").cast("i") for spans in (window.keys, window.values))
+def decode_updates(chunk: RecordChunk) -> dict[bytes, bytes | None]:
+    """The records of a chunk as updates: of a key that is there twice the last."""
+    data = chunk.data
+    keys, values = (memoryview(spans).cast("B").cast("i") for spans in (chunk.keys, chunk.values))
     updates: dict[bytes, bytes | None] = {}
     for i in range(0, len(keys), 2):
         begin, size = values[i], values[i + 1]

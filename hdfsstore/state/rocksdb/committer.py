@@ -55,7 +55,7 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
         with instance.lock:
             if instance.tip != base.id:
                 # Another attempt has gone on from there. This one is loaded from its files if the driver takes it.
-                self._versions.forget_run(version_id)
+                self._versions.forget_attempt(version_id)
                 return
             try:
                 with instance.changing():
@@ -65,7 +65,7 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
                 self._versions.add(held)
             except StateStoreError as error:  # it is committed: what is local can be made anew
                 log.warning("version %d is committed, and loaded anew when it is asked for: %s", version_id[0], error)
-                self._versions.forget_run(version_id)
+                self._versions.forget_attempt(version_id)
 
     def _whole(self, base: RocksDbVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
         on = base if base.instance.tip == base.id else self._loader.alone(base.id)

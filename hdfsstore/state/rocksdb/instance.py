@@ -19,7 +19,7 @@ from typing import Any
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.rocksdb.archive import Sst
-from hdfsstore.state.rocksdb.instance_dir import WorkFolder
+from hdfsstore.state.rocksdb.instance_dir import InstanceDir
 from hdfsstore.state.versions.files import VersionId
 
 log = logging.getLogger("hdfsstore.state.rocksdb.instance")
@@ -51,7 +51,7 @@ class Instance:
         lock: held while the tip changes, or has to stay.
     """
 
-    def __init__(self, work: WorkFolder, files: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, work: InstanceDir, files: Mapping[str, bytes] | None = None) -> None:
         _refuse_orphans()
         self._module = module = rocksdict()
         self._work = work  # outlives the instance

@@ -25,7 +25,7 @@ log = logging.getLogger("hdfsstore.state.rocksdb.instance_dir")
 _NAME = re.compile(r"(rocksdb-[0-9a-f]{32})(?:\.lock)?")
 
 
-class WorkFolder:
+class InstanceDir:
     """The folder. It is deleted when nobody refers to it any more, and that of a process that was killed by the next.
 
     Args:
@@ -67,7 +67,7 @@ class WorkFolder:
         return path
 
 
-class WorkFolders:
+class InstanceDirs:
     """The folder of this process, made when it is first needed; a forked child has another. Threads share it."""
 
     def __init__(self, local_dir: str | None) -> None:
@@ -76,14 +76,14 @@ class WorkFolders:
 
     def after_fork(self) -> None:
         """In a forked child: what there is, is the parent's."""
-        self._folder: WorkFolder | None = None
+        self._folder: InstanceDir | None = None
         self._making = threading.Lock()
 
-    def current(self) -> WorkFolder:
+    def current(self) -> InstanceDir:
         """The folder."""
         with self._making:
             if self._folder is None:
-                self._folder = WorkFolder(self._local_dir)
+                self._folder = InstanceDir(self._local_dir)
             return self._folder
 
     def clean(self) -> None:

@@ -20,7 +20,7 @@ from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
 from hdfsstore.state.rocksdb.changelog import decode_updates, open_changelog
 from hdfsstore.state.rocksdb.instance import Instance
-from hdfsstore.state.rocksdb.instance_dir import WorkFolders
+from hdfsstore.state.rocksdb.instance_dir import InstanceDirs
 from hdfsstore.state.rocksdb.transaction import RocksDbVersion
 from hdfsstore.state.versions.chain import VersionFiles, read_version
 from hdfsstore.state.versions.files import Chain, VersionId
@@ -39,7 +39,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     """
 
     def __init__(
-        self, reader: VersionReader, versions: RocksDbVersions, work: WorkFolders, counts: Counter[str]
+        self, reader: VersionReader, versions: RocksDbVersions, work: InstanceDirs, counts: Counter[str]
     ) -> None:
         super().__init__(reader, versions, counts)
         self._reader = reader
@@ -91,7 +91,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     def _by_the_shortest_way(self, files: VersionFiles, chain: Chain) -> RocksDbVersion:
         candidates = [chain.snapshot or EMPTY, *chain.deltas]
         for i in range(len(candidates) - 1, -1, -1):
-            held = self._held(candidates[i])
+            held = self._cached_version(candidates[i])
             if held is not None:
                 with held.instance.lock:
                     if held.instance.tip == held.id:
@@ -108,8 +108,8 @@ class RocksDbLoader(Loader[RocksDbVersion]):
                 instance.changing(),
                 self._reader.digested(open_changelog(self._reader, files, version_id), version_id, "delta") as source,
             ):
-                for window in files.windows(source, version_id, "delta"):
-                    instance.replay(decode_updates(window))
+                for chunk in files.chunks(source, version_id, "delta"):
+                    instance.replay(decode_updates(chunk))
                 held = self._versions.reached(instance, version_id, lineage, source.finish())
         self._versions.add(held)
         return held

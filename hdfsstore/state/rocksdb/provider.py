@@ -11,14 +11,14 @@ from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs import resolve
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.maintenance.provider_run import Upkeep
+from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
 from hdfsstore.state.rocksdb.archive_upload import Zips
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
 from hdfsstore.state.rocksdb.committer import RocksDbCommitter
 from hdfsstore.state.rocksdb.encoding import RowEncoding
 from hdfsstore.state.rocksdb.instance import rocksdict
-from hdfsstore.state.rocksdb.instance_dir import WorkFolders
+from hdfsstore.state.rocksdb.instance_dir import InstanceDirs
 from hdfsstore.state.rocksdb.loader import RocksDbLoader
 from hdfsstore.state.rocksdb.snapshots import RocksDbSnapshots
 from hdfsstore.state.rocksdb.sst_retention import SstRetention
@@ -49,13 +49,13 @@ class RocksDbStateStoreProvider(
         key_type: StructType | None = None,
         value_type: StructType | None = None,
         num_cols_prefix_key: int = 0,
-        indexed_offset: int | None = None,
+        timeout_offset: int | None = None,
     ) -> None:
         super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
-        if indexed_offset is not None:
+        if timeout_offset is not None:
             raise UnsupportedProviderError(
-                "the RocksDB backend keeps no index of values: it has no indexed_offset",
-                remedy='Use the backend "hdfs", or leave indexed_offset out',
+                "the RocksDB backend keeps no index of values: it has no timeout_offset",
+                remedy='Use the backend "hdfs", or leave timeout_offset out',
             )
         rocksdict()
         if conf.row_checksum_enabled:
@@ -68,7 +68,7 @@ class RocksDbStateStoreProvider(
         declared = conf.max_record_bytes + _ENCODED_BYTES
         file_format = RecordFormat(conf.compression_codec, max_record_bytes=declared, extensions=CHANGELOG_FILES)
         files = VersionReader(fs, f"{root}/{store_id.relative_folder}", file_format)
-        self._work = WorkFolders(conf.local_dir)
+        self._work = InstanceDirs(conf.local_dir)
         zips = Zips(files, conf.min_versions_to_retain)
         loader = RocksDbLoader(files, versions, self._work, self._counts)
         retention = SstRetention(
@@ -83,7 +83,7 @@ class RocksDbStateStoreProvider(
             versions,
             loader,
             RocksDbCommitter(zips, conf.checkpoint_format_version, versions, loader, self._counts),
-            Upkeep(
+            MaintenanceRun(
                 versions,
                 RocksDbSnapshots(zips, conf, versions, self._done),
                 retention,

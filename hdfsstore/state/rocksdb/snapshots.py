@@ -39,7 +39,7 @@ class RocksDbSnapshots:
         Returns:
             The versions that have a zip now.
         """
-        due = [] if self._uploads.is_put_off else self._schedule.due(now, self._versions.held())
+        due = [] if self._uploads.is_put_off else self._schedule.due(now, self._versions.cached())
         return [version.id for version in due if self._work(version, step)]
 
     def is_due(self) -> bool:

@@ -37,7 +37,7 @@ class RocksDbVersion:
     lineage: tuple[VersionId, ...] = ()
     digest: FileDigest | None = None
     committed: bool = False
-    run: object = field(default_factory=object)
+    attempt: object = field(default_factory=object)
 
 
 class RocksDbTransaction:
@@ -94,10 +94,10 @@ class RocksDbTransaction:
         found = list(_latest(self.base.snapshot.items(begin), updates))
         return self._arrays(found)
 
-    def due(self, *_range: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+    def expired(self, *_range: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         raise _no_index()
 
-    def next_due(self) -> int | None:
+    def next_expiry(self) -> int | None:
         raise _no_index()
 
     def _get(self, key: bytes) -> bytes | None:

@@ -32,28 +32,28 @@ class CachedVersions(Lineages, Generic[V]):
     def __init__(self, max_retained: int) -> None:
         super().__init__()
         self._max_retained = max_retained
-        self._held: dict[VersionId, V] = {}
+        self._cached: dict[VersionId, V] = {}
         self._recent: list[int] = []  # version numbers, the one used last at the end
         self._lock = threading.Lock()
 
-    def held(self) -> list[V]:
+    def cached(self) -> list[V]:
         """All that are held, by version number; attempts of one number in the order of their commits."""
         with self._lock:
-            return sorted(self._held.values(), key=lambda version: version.id[0])
+            return sorted(self._cached.values(), key=lambda version: version.id[0])
 
     def lineage_of(self, version_id: VersionId) -> tuple[VersionId, ...]:
         """What the version is built on, where it is held; else nothing."""
-        held = self._held.get(version_id)
+        held = self._cached.get(version_id)
         return () if held is None else held.lineage
 
     def find(self, version_id: VersionId) -> V | None:
         """The version if it is held."""
-        return self._held.get(version_id)
+        return self._cached.get(version_id)
 
     def use(self, version: V) -> None:
         """The version was used, and is let go of later than others."""
         with self._lock:
-            if version.id in self._held:
+            if version.id in self._cached:
                 self._use(version.id[0])
 
     def add(self, version: V) -> None:
@@ -64,20 +64,20 @@ class CachedVersions(Lineages, Generic[V]):
     def drop(self, version: V) -> None:
         """Lets go of a version, as its file has changed, and of those without ids after it."""
         with self._lock:
-            if self._held.get(version.id) is version:
-                self._forget(v for v in self._held if v == version.id or (v[1] is None and v[0] > version.id[0]))
+            if self._cached.get(version.id) is version:
+                self._forget(v for v in self._cached if v == version.id or (v[1] is None and v[0] > version.id[0]))
 
     def release(self) -> None:
         """Lets go of all until a version is asked for, none of which is the one that the driver named last."""
         with self._lock:
-            self.confirmed = None
-            self._forget(self._held)
+            self.driver_version = None
+            self._forget(self._cached)
 
     def clear(self) -> None:
         """Lets go of all, and holds nothing any more, whoever commits later."""
         with self._lock:
             self._max_retained = 0
-            self._held.clear()
+            self._cached.clear()
             self._recent.clear()
 
     def after_fork(self) -> None:
@@ -88,10 +88,10 @@ class CachedVersions(Lineages, Generic[V]):
     def _hold(self, version: V) -> None:
         number = version.id[0]
         if version.committed and version.id[1] is None:  # what is newer builds on an earlier run
-            self._forget(v for v in self._held if v[0] > number and v[1] is None)
-        self._held[version.id] = version
+            self._forget(v for v in self._cached if v[0] > number and v[1] is None)
+        self._cached[version.id] = version
         self._use(number)
-        attempts = [v for v in self._held if v[0] == number and v != self.confirmed]
+        attempts = [v for v in self._cached if v[0] == number and v != self.driver_version]
         self._forget(attempts[:-MAX_ATTEMPTS])
 
     def _use(self, number: int) -> None:
@@ -100,10 +100,10 @@ class CachedVersions(Lineages, Generic[V]):
         self._recent.append(number)
         over = set(self._recent[: max(0, len(self._recent) - self._max_retained)])
         if over:
-            self._forget(v for v in self._held if v[0] in over)
+            self._forget(v for v in self._cached if v[0] in over)
 
     def _forget(self, ids: Iterable[VersionId]) -> None:
         for version_id in list(ids):
-            del self._held[version_id]
-        left = {v[0] for v in self._held}
+            del self._cached[version_id]
+        left = {v[0] for v in self._cached}
         self._recent = [number for number in self._recent if number in left]

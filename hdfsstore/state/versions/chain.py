@@ -27,7 +27,7 @@ from hdfsstore.checksum_files import hadoop_name, spark_name
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
-from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordFormat, Window, read_windows
+from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordChunk, RecordFormat, read_chunks
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs import Input, open_input
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
@@ -59,9 +59,9 @@ class VersionFiles(ABC):
     def open(self, version_id: VersionId, kind: FileKind) -> Input:
         """A file of the chain, at its start. It becomes the caller's to close."""
 
-    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
-        """The records of what `open` gave, or of what reads that, in windows as read_windows yields them."""
-        return read_windows(source, self._format, kind, self.path(version_id, kind))
+    def chunks(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[RecordChunk]:
+        """The records of what `open` gave, or of what reads that, in chunks as read_chunks yields them."""
+        return read_chunks(source, self._format, kind, self.path(version_id, kind))
 
     def path(self, version_id: VersionId, kind: FileKind) -> str:
         return StateFiles.path_of(self._folder, version_id, kind, self._format.extensions)
@@ -127,9 +127,9 @@ class LineageFiles(VersionFiles):
         except FileNotFoundError:
             raise self._missing(version_id) from None
 
-    def windows(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[Window]:
+    def chunks(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[RecordChunk]:
         header = None if kind == "snapshot" else lambda reader: self._check_header(reader, version_id)
-        return read_windows(source, self._format, kind, self.path(version_id, kind), header)
+        return read_chunks(source, self._format, kind, self.path(version_id, kind), header)
 
     def close(self) -> None:
         """Closes what was opened to find the chain and not asked for."""

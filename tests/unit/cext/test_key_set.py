@@ -38,7 +38,7 @@ def records_at(data: bytes, keys: pa.Buffer, values: pa.Buffer, count: int) -> l
     st.integers(1, 50),
 )
 def test_a_chain_read_backwards_gives_the_map_read_forwards(
-    deltas: list[list[Record]], snapshot: dict[bytes, bytes], window: int
+    deltas: list[list[Record]], snapshot: dict[bytes, bytes], chunk: int
 ) -> None:
     expected = dict(snapshot)
     for delta in deltas:
@@ -50,12 +50,12 @@ def test_a_chain_read_backwards_gives_the_map_read_forwards(
 
     decided, got = KeySet(), []
     for delta in reversed(deltas):
-        windows = [delta[i : i + window] for i in range(0, len(delta), window)]
-        for part in windows:
+        chunks = [delta[i : i + chunk] for i in range(0, len(delta), chunk)]
+        for part in chunks:
             decided.note(*spans(part))
-        for i, part in enumerate(windows):
+        for i, part in enumerate(chunks):
             data, keys, values = spans(part)
-            got += records_at(data, keys, values, decided.keep_noted(keys, values, i * window))
+            got += records_at(data, keys, values, decided.keep_noted(keys, values, i * chunk))
         decided.settle()
     data, keys, values = spans(list(snapshot.items()))
     got += records_at(data, keys, values, decided.keep_absent(data, keys, values))

@@ -19,7 +19,7 @@ from tests.support.maps import binary, content_of, image_of, records_of
 state = {{b"%d" % i: b"value %d" % i for i in range(20_000)}}
 image = image_of(state)
 map_ = VersionedMap(image)
-indexed = VersionedMap(Image.empty(row_checksums=False, indexed_offset=16))
+indexed = VersionedMap(Image.empty(row_checksums=False, timeout_offset=16))
 large = binary([bytes(1 << 20)])
 many = binary(b"%d" % i for i in range(100_000))
 records = records_of([(b"%d" % i, bytes(1 << 20)) for i in range(8)], row_checksums=False)
@@ -70,7 +70,7 @@ def due():
     kept = []
     while True:
         kept.append(indexed.transaction(layer))
-        kept.append(list(kept[-1].due(1, 1 << 20)))
+        kept.append(list(kept[-1].expired(1, 1 << 20)))
 
 with open("/proc/self/statm") as statm:
     size = int(statm.read().split()[0]) * resource.getpagesize()

@@ -30,14 +30,14 @@ def layer_of(updates, row_checksums=False):
 
 
 def merged(base, layers):
-    """The image, and all windows of its records."""
+    """The image, and all chunks of its records."""
     merger = Merger(base, layers)
-    windows = []
-    while (window := merger.read()) is not None:
-        windows.append(bytes(window))
+    chunks = []
+    while (chunk := merger.read()) is not None:
+        chunks.append(bytes(chunk))
     while merger.build():
         pass
-    return merger.finish(), b"".join(windows)
+    return merger.finish(), b"".join(chunks)
 
 
 def state_of(image):
@@ -52,17 +52,17 @@ def test_the_newest_record_of_each_key_holds(state, deltas, row_checksums, from_
         for key, value in updates:
             expected[key] = value
     expected = {key: value for key, value in expected.items() if value is not None}
-    image, windows = merged(
+    image, chunks = merged(
         reopened(base) if from_file else base, [layer_of(updates, row_checksums) for updates in deltas]
     )
     assert state_of(image) == expected
     assert image.num_keys == len(expected)
-    assert windows == bytes(image.records), "the windows are the snapshot"
+    assert chunks == bytes(image.records), "the chunks are the snapshot"
     assert state_of(base) == state
 
 
 def test_more_than_a_window_of_everything():
-    """Runs, dead records and updates each reach over several windows; one record is larger than a window."""
+    """Runs, dead records and updates each reach over several chunks; one record is larger than a chunk."""
     state = {struct.pack(">q", i): struct.pack("<q", i) * 12 for i in range(60_000)}
     state[b"large"] = bytes(3 << 20)
     state[b"larger"] = bytes(17 << 20)  # more than the 24 bits that a dead record's size has
@@ -70,18 +70,18 @@ def test_more_than_a_window_of_everything():
     first = {struct.pack(">q", i): b"first" * 20 for i in range(0, 60_000, 3)}
     second = {struct.pack(">q", i): None if i % 2 else b"second" * 20 for i in range(0, 60_000, 9)}
     second |= {b"larger": None, b"new": bytes(2 << 20)}
-    image, windows = merged(base, [layer_of(first.items()), layer_of(second.items())])
+    image, chunks = merged(base, [layer_of(first.items()), layer_of(second.items())])
     expected = {key: value for key, value in (state | first | second).items() if value is not None}
     assert state_of(image) == expected
-    assert windows == bytes(image.records)
+    assert chunks == bytes(image.records)
 
 
 def test_windows_are_bounded_and_there_are_many():
     base = image_of({struct.pack(">q", i): bytes(100) for i in range(100_000)})
     merger = Merger(base, [layer_of([(struct.pack(">q", i), bytes(100)) for i in range(0, 100_000, 2)])])
     sizes = []
-    while (window := merger.read()) is not None:
-        sizes.append(window.size)
+    while (chunk := merger.read()) is not None:
+        sizes.append(chunk.size)
     assert max(sizes) <= 1 << 20
     assert len([size for size in sizes if size]) >= 10
     assert len([size for size in sizes if not size]) >= 6, "deciding takes steps of its own"
@@ -113,7 +113,7 @@ def test_no_step_does_more_than_a_bounded_part():
     entries = -(-count // STEP_ENTRIES)
     plain = build_steps(base, [])
     assert plain >= records + base.records.size // STEP_BYTES, "indexing and copying"
-    due = build_steps(base, [], indexed_offset=16)
+    due = build_steps(base, [], timeout_offset=16)
     assert due - plain >= records + 2 * 2 * entries + entries, "going through the records, two passes, writing"
     prefixes = build_steps(base, [], prefix=(2, b"\0"))
     assert prefixes - plain >= records + 4 * 2 * entries + entries, "44 bits of hashes are four passes"
@@ -141,16 +141,16 @@ def test_an_image_is_built_whether_the_records_were_read_or_not():
 
 def test_nothing_is_left():
     state = {bytes([i]): b"v" for i in range(100)}
-    image, windows = merged(image_of(state), [layer_of([(key, None) for key in state])])
+    image, chunks = merged(image_of(state), [layer_of([(key, None) for key in state])])
     assert image.num_keys == 0
-    assert windows == b"\xff\xff\xff\xff"
+    assert chunks == b"\xff\xff\xff\xff"
 
 
 def test_nothing_to_begin_with():
     image, _ = merged(Image.empty(row_checksums=False), [layer_of([(b"a", b"1"), (b"b", None)])])
     assert state_of(image) == {b"a": b"1"}
-    image, windows = merged(Image.empty(row_checksums=False), [])
-    assert (image.num_keys, windows) == (0, b"\xff\xff\xff\xff")
+    image, chunks = merged(Image.empty(row_checksums=False), [])
+    assert (image.num_keys, chunks) == (0, b"\xff\xff\xff\xff")
 
 
 def test_a_damaged_image_is_found_out():
@@ -254,7 +254,7 @@ def test_no_step_asks_for_much_memory_at_once():
     """2 MiB, a huge page, are five milliseconds where the host of a virtual machine has to find them."""
     base = image_of({struct.pack(">qq", i, 0): bytes(struct.pack(">qq", 0, i)) + bytes(84) for i in range(60_000)})
     updates = layer_of([(struct.pack(">qq", i, 0), bytes(100)) for i in range(0, 60_000, 3)])
-    merger = Merger(base, [updates], indexed_offset=8)
+    merger = Merger(base, [updates], timeout_offset=8)
     sizes = [resident()]
     while merger.build():
         sizes.append(resident())

@@ -50,7 +50,7 @@ def found(transaction: Transaction, end: int, max_rows: int = 7) -> dict[bytes, 
     """What is due, each key once, in batches of max_rows."""
     content: dict[bytes, bytes] = {}
     sizes = []
-    for keys, values in transaction.due(end, max_rows):
+    for keys, values in transaction.expired(end, max_rows):
         sizes.append(len(keys))
         batch = as_dict(keys, values)
         assert not batch.keys() & content.keys()
@@ -64,7 +64,7 @@ def check(transaction: Transaction, state: Mapping[bytes, bytes], ends: Iterable
     for end in ends:
         assert found(transaction, end) == due_of(state, end)
         longs = [number for number in map(indexed_long, state.values()) if number is not None]
-        assert transaction.next_due() == min(longs, default=None)
+        assert transaction.next_expiry() == min(longs, default=None)
 
 
 def answer_or_error(ask: Callable[[], object]) -> object:
@@ -83,8 +83,8 @@ def layer_of(updates: Iterable[tuple[bytes, bytes | None]], row_checksums: bool 
     return builder.finish()
 
 
-def merged(base: Image, layers: list[Layer], indexed_offset: int | None = AT) -> Image:
-    merger = Merger(base, layers, indexed_offset=indexed_offset)
+def merged(base: Image, layers: list[Layer], timeout_offset: int | None = AT) -> Image:
+    merger = Merger(base, layers, timeout_offset=timeout_offset)
     while merger.build():
         pass
     return merger.finish()
@@ -112,7 +112,7 @@ def test_batches_one_after_the_other(
     row_checksums: bool,
 ) -> None:
     """As a query has it: each transaction goes on from where the one before it has gone through the indexes."""
-    map_, layer = VersionedMap(image_of(state, row_checksums=row_checksums, indexed_offset=AT)), 0
+    map_, layer = VersionedMap(image_of(state, row_checksums=row_checksums, timeout_offset=AT)), 0
     for first, second, before, after, step in batches:
         transaction, rows = map_.transaction(layer), dict(state)
         for updates, ends in ((first, before), (second, after)):
@@ -133,11 +133,11 @@ def test_batches_one_after_the_other(
         if step == "merge":
             image = merged(map_.image, map_.path(layer))
         elif step == "build":
-            image = image_of(state, row_checksums=row_checksums, indexed_offset=AT)
+            image = image_of(state, row_checksums=row_checksums, timeout_offset=AT)
         elif step == "file":
             image = reopened(merged(map_.image, map_.path(layer)))
         if image is not None:
-            assert image.indexed_offset == AT
+            assert image.timeout_offset == AT
             map_, layer = VersionedMap(image), 0
     check(map_.transaction(layer), state, [1 << 62, 5])
 
@@ -149,7 +149,7 @@ def test_layers_from_files_and_branches(
     ends: list[int],
     row_checksums: bool,
 ) -> None:
-    image = image_of(state, row_checksums=row_checksums, indexed_offset=AT)
+    image = image_of(state, row_checksums=row_checksums, timeout_offset=AT)
     map_ = VersionedMap(reopened(image))
     states = [state]
     for number, updates in enumerate(deltas):
@@ -171,7 +171,7 @@ def many(count: int, seed: int = 1) -> dict[bytes, bytes]:
 
 def test_many_keys_in_all_places() -> None:
     state = many(20_000)
-    image = reopened(image_of(state, indexed_offset=AT))
+    image = reopened(image_of(state, timeout_offset=AT))
     assert image.nbytes - reopened(image_of(state)).nbytes <= 6 * 20_000 + BLOCK
     changed = many(5_000, seed=2)
     map_ = VersionedMap(image)
@@ -185,16 +185,16 @@ def test_many_keys_in_all_places() -> None:
     check(map_.transaction(layer), state, ends)
     check(map_.transaction(layer), state, reversed(ends))
     check(VersionedMap(merged(image, map_.path(layer))).transaction(0), state, ends)
-    check(VersionedMap(image_of(state, indexed_offset=AT)).transaction(0), state, ends)
+    check(VersionedMap(image_of(state, timeout_offset=AT)).transaction(0), state, ends)
 
 
 def test_later_updates_do_not_show() -> None:
     state = many(300)
-    map_ = VersionedMap(image_of(state, indexed_offset=AT))
+    map_ = VersionedMap(image_of(state, timeout_offset=AT))
     transaction = map_.transaction(0)
     transaction.put(b"own", row(3))
     expected = due_of(state, 1 << 50) | {b"own": row(3)}
-    batches = transaction.due(1 << 50, 100)
+    batches = transaction.expired(1 << 50, 100)
     content = as_dict(*next(batches))
     for i in range(2_000):
         transaction.put(b"more %d" % i, row(1))
@@ -209,7 +209,7 @@ def test_later_updates_do_not_show() -> None:
 
 def test_what_is_due_and_stays_is_due_again() -> None:
     state = {b"%d" % i: row(i) for i in range(500)}
-    map_, layer = VersionedMap(image_of(state, indexed_offset=AT)), 0
+    map_, layer = VersionedMap(image_of(state, timeout_offset=AT)), 0
     for batch in range(1, 10):
         transaction = map_.transaction(layer)
         assert found(transaction, 50 * batch) == due_of(state, 50 * batch)
@@ -223,7 +223,7 @@ def test_what_is_due_and_stays_is_due_again() -> None:
 
 def test_only_what_is_touched_is_verified_and_damage_is_found() -> None:
     state = {b"key %d" % i: row(i << 20) for i in range(30_000)}
-    file = bytearray(b"".join(image_of(state, indexed_offset=AT).parts(b"")))
+    file = bytearray(b"".join(image_of(state, timeout_offset=AT).parts(b"")))
     slots = struct.unpack_from("<Q", file, 32)[0]
     index_at = BLOCK
     due_at = index_at + -(-8 * slots // BLOCK) * BLOCK
@@ -251,7 +251,7 @@ def test_only_what_is_touched_is_verified_and_damage_is_found() -> None:
 @pytest.mark.parametrize("row_checksums", [False, True])
 def test_a_file_that_means_harm_does_none(row_checksums: bool) -> None:
     state = many(300)
-    whole = b"".join(image_of(state, row_checksums=row_checksums, indexed_offset=AT).parts(b"metadata"))
+    whole = b"".join(image_of(state, row_checksums=row_checksums, timeout_offset=AT).parts(b"metadata"))
     chance = random.Random(row_checksums)
     for _ in range(1000):
         file = bytearray(whole)
@@ -261,14 +261,14 @@ def test_a_file_that_means_harm_does_none(row_checksums: bool) -> None:
                 chance.choice("<>") + "I", file, at, chance.choice([0, 1, 0x7FFFFFFF, 0xFFFFFFFC, 1 << 20])
             )
         transaction = VersionedMap(Image.open(pa.py_buffer(with_right_checksums(file)), "the-image")).transaction(0)
-        for ask in (partial(everything_due, transaction), transaction.next_due):
+        for ask in (partial(everything_due, transaction), transaction.next_expiry):
             error = answer_or_error(ask)
             if isinstance(error, StateStoreError):
                 assert "names no record" in error.message
 
 
 def everything_due(transaction: Transaction) -> None:
-    for batch in transaction.due(1 << 62, 50):
+    for batch in transaction.expired(1 << 62, 50):
         for array in batch:
             array.validate(full=True)
 
@@ -276,23 +276,23 @@ def everything_due(transaction: Transaction) -> None:
 def test_an_index_at_another_place() -> None:
     state = {b"%d" % i: struct.pack("<5q", 0, 1, 2, 3, i) for i in range(100)}
     for at, count in ((8, 100), (16, 100), (24, 0), (32, 3)):
-        image = reopened(image_of(state, indexed_offset=at))
-        assert image.indexed_offset == at
+        image = reopened(image_of(state, timeout_offset=at))
+        assert image.timeout_offset == at
         end = 3
         assert len(found(VersionedMap(image).transaction(0), end)) == count
         # A new image may be indexed otherwise than the one before, or not at all.
         for other in (8, 32, None):
-            assert merged(image, [], other).indexed_offset == other
+            assert merged(image, [], other).timeout_offset == other
     for at in (0, -8, 4, 520, 1 << 40):
         with pytest.raises(ValueError, match="no offset of a column"):
-            Image.empty(row_checksums=False, indexed_offset=at)
+            Image.empty(row_checksums=False, timeout_offset=at)
 
 
 def test_without_an_index() -> None:
     transaction = VersionedMap(image_of(many(10))).transaction(0)
-    assert reopened(image_of(many(10))).indexed_offset is None
-    for ask in (lambda: transaction.due(5, 10), transaction.next_due):
+    assert reopened(image_of(many(10))).timeout_offset is None
+    for ask in (lambda: transaction.expired(5, 10), transaction.next_expiry):
         with pytest.raises(ValueError, match="indexed offset"):
             ask()
     with pytest.raises(ValueError, match="max_rows"):
-        VersionedMap(Image.empty(row_checksums=False, indexed_offset=AT)).transaction(0).due(5, 0)
+        VersionedMap(Image.empty(row_checksums=False, timeout_offset=AT)).transaction(0).expired(5, 0)

@@ -54,13 +54,13 @@ INDEX = st.integers(0, 1 << 20)
 
 def check_due(transaction: Transaction, state: dict[bytes, bytes], end: int) -> None:
     found: list[tuple[bytes, bytes]] = []
-    for keys, values in transaction.due(end, 3):
+    for keys, values in transaction.expired(end, 3):
         found += as_dict(keys, values).items()
     longs = {key: indexed_long(value) for key, value in state.items()}
     assert sorted(found) == sorted(
         (key, state[key]) for key, value in longs.items() if value is not None and value < end
     )
-    assert transaction.next_due() == min((value for value in longs.values() if value is not None), default=None)
+    assert transaction.next_expiry() == min((value for value in longs.values() if value is not None), default=None)
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Histories(RuleBasedStateMachine):
         if large:
             state |= {b"%d" % i: b"a value" for i in range(1000)}
         self.row_checksums = row_checksums
-        image = image_of(state, row_checksums=row_checksums, prefix=PLAN, indexed_offset=INDEXED_OFFSET)
+        image = image_of(state, row_checksums=row_checksums, prefix=PLAN, timeout_offset=INDEXED_OFFSET)
         self.map = VersionedMap(reopened(image) if mapped else image)
         self.states = {0: state}
         self.updates: dict[int, list[Update]] = {}
@@ -225,7 +225,7 @@ class Histories(RuleBasedStateMachine):
         """Where a transaction's updates are all that there is, they are an image."""
         put = dict(open_.updates)
         assert layer.is_whole is ({key for key, value in put.items() if value is not None} == open_.state.keys())
-        image = layer.image(prefix=PLAN, indexed_offset=INDEXED_OFFSET)
+        image = layer.image(prefix=PLAN, timeout_offset=INDEXED_OFFSET)
         assert (image is not None) is (layer.is_whole and len(put) == len(open_.updates) == len(open_.state))
         if image is not None:
             assert bytes(image.records) == bytes(layer.records)
@@ -254,7 +254,7 @@ class Histories(RuleBasedStateMachine):
         older = tip
         for _ in range(min(keep, len(path))):
             older = self.parents[older]
-        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN, indexed_offset=INDEXED_OFFSET)
+        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN, timeout_offset=INDEXED_OFFSET)
         for keys, values in self.map.transaction(older).scan(500):
             records = zip(keys.to_pylist(), values.to_pylist(), strict=True)
             builder.append(*records_of(records, row_checksums=self.row_checksums))

@@ -61,7 +61,7 @@ def test_blocks_of_a_file_are_verified_at_once(threads: int) -> None:
 def test_branches_of_a_map_grow_at_once(threads: int) -> None:
     """Each thread adds layers of its own, and reads its own and the others' base by all calls meanwhile."""
     base = {key(i % 5, i): value(i) for i in range(500)}
-    map_ = VersionedMap(image_of(base, prefix=ONE_PREFIX, indexed_offset=AT))
+    map_ = VersionedMap(image_of(base, prefix=ONE_PREFIX, timeout_offset=AT))
     trunk = map_.transaction(0)
     trunk.put_many(binary(more := [key(i % 5, 1000 + i) for i in range(200)]), binary(map(value, range(200))))
     shared = {**base, **dict(zip(more, map(value, range(200)), strict=True))}
@@ -73,9 +73,9 @@ def test_branches_of_a_map_grow_at_once(threads: int) -> None:
         assert reader.get_many(binary([*state, b"none"])).to_pylist() == [*state.values(), None]
         found = as_dict(*reader.prefix_scan(struct.pack("<qq", 0, step % 5)))
         assert found == {key: value for key, value in state.items() if key[8] == step % 5}
-        due = [pair for found in reader.due(100, 64) for pair in as_dict(*found).items()]
+        due = [pair for found in reader.expired(100, 64) for pair in as_dict(*found).items()]
         assert dict(due) == {key: state[key] for key, number in longs.items() if number < 100}
-        assert reader.next_due() == min(longs.values())
+        assert reader.next_expiry() == min(longs.values())
 
     def grow(number: int) -> None:
         layer, state = first, dict(shared)
@@ -101,7 +101,7 @@ def test_branches_of_a_map_grow_at_once(threads: int) -> None:
 
 def test_a_transaction_for_one_thread_that_more_use() -> None:
     """A call while another thread is in one is refused, and what the others did holds."""
-    transaction = VersionedMap(Image.empty(row_checksums=False, indexed_offset=AT)).transaction(0)
+    transaction = VersionedMap(Image.empty(row_checksums=False, timeout_offset=AT)).transaction(0)
     calls = 40
 
     def use(number: int) -> dict[bytes, bytes]:
@@ -115,7 +115,7 @@ def test_a_transaction_for_one_thread_that_more_use() -> None:
                 transaction.put_many(keys, binary(mine.values()))
                 put = mine
                 sum(len(found) for found, _ in transaction.scan(1 << 20))
-                sum(len(found) for found, _ in transaction.due(100, 1000))
+                sum(len(found) for found, _ in transaction.expired(100, 1000))
             except RuntimeError as error:
                 assert_refused(error)
         return put

@@ -19,7 +19,7 @@ from hdfsstore._cext.records import encode_records
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
-from hdfsstore.codecs.records import RecordFormat, read_windows
+from hdfsstore.codecs.records import RecordFormat, read_chunks
 from hdfsstore.fs import open_input
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case, cases
@@ -317,10 +317,10 @@ def test_a_joins_numbers_with_a_key_twice(copy: Callable[[str], Path]) -> None:
     folder = path / "state/0/0/left-keyToNumValues"
     file_format = RecordFormat()
     with open_input(LocalFileSystem(), str(folder / "1.delta")) as delta:
-        [window] = read_windows(delta, file_format, "delta", "1.delta")
+        [chunk] = read_chunks(delta, file_format, "delta", "1.delta")
         [key, value] = (
-            bytes(window.data[span[0] : span[0] + span[1]])
-            for span in (memoryview(spans).cast("i")[:2] for spans in (window.keys, window.values))
+            bytes(chunk.data[span[0] : span[0] + span[1]])
+            for span in (memoryview(spans).cast("i")[:2] for spans in (chunk.keys, chunk.values))
         )
     snapshot = encode_records(pa.array([key, key]), pa.array([value, value]))
     for file in folder.glob("*.delta"):

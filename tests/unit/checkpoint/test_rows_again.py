@@ -15,7 +15,7 @@ from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.conf import HDFS_PROVIDER, PROVIDER, compression_codec, row_checksum
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.checkpoint.spark_quirks import kept_value_type
-from hdfsstore.codecs.records import RecordFormat, Window, read_windows
+from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
 from hdfsstore.codecs.types import CalendarIntervalType, StringType, StructType, parse_type
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.unit.checkpoint.real_checkpoints import CASES, truth
@@ -26,21 +26,21 @@ def hdfs_cases() -> list[Path]:
     return [case for case, conf in confs.items() if conf.get(PROVIDER, HDFS_PROVIDER) == HDFS_PROVIDER]
 
 
-def windows(checkpoint: Checkpoint, store: Store) -> Iterator[Window]:
+def chunks(checkpoint: Checkpoint, store: Store) -> Iterator[RecordChunk]:
     conf = checkpoint.batches[-1].conf
     file_format = RecordFormat(compression_codec(conf), row_checksum(conf))
     for partition in store.partition_ids:
         for path in sorted(Path(store.partition_path(partition)).glob("[0-9]*.*")):
             kind = path.suffix[1:]
             if kind in ("delta", "snapshot"):
-                yield from read_windows(io.BytesIO(path.read_bytes()), file_format, kind, str(path))  # type: ignore
+                yield from read_chunks(io.BytesIO(path.read_bytes()), file_format, kind, str(path))  # type: ignore
 
 
-def rows(struct_type: StructType, window: Window, spans: pa.Buffer) -> list[bytes | None]:
+def rows(struct_type: StructType, chunk: RecordChunk, spans: pa.Buffer) -> list[bytes | None]:
     """The rows as they stand in the file, but for what is no part of a value and nothing tells in Arrow."""
     numbers = array.array("i", spans.to_pybytes())
     return [
-        None if size < 0 else tidied(struct_type, bytearray(window.data[at : at + size]))
+        None if size < 0 else tidied(struct_type, bytearray(chunk.data[at : at + size]))
         for at, size in zip(numbers[::2], numbers[1::2], strict=True)
     ]
 
@@ -62,9 +62,9 @@ def tidied(struct_type: StructType, row: bytearray) -> bytes:
     return bytes(row[: len(row) // 8 * 8])
 
 
-def encoded_again(struct_type: StructType, window: Window, spans: pa.Buffer) -> list[bytes | None]:
+def encoded_again(struct_type: StructType, chunk: RecordChunk, spans: pa.Buffer) -> list[bytes | None]:
     codec = RowCodec(struct_type)
-    decoded = codec.decode(window.data, spans)
+    decoded = codec.decode(chunk.data, spans)
     decoded.validate(full=True)
     again: list[bytes | None] = codec.encode(decoded).to_pylist()
     return again
@@ -79,7 +79,7 @@ def types_of(case: Path, checkpoint: Checkpoint, operator: Operator, store: Stor
         assert isinstance(key_type, StructType)
         assert isinstance(value_type, StructType)
         return key_type, value_type
-    first = next(windows(checkpoint, store), None)
+    first = next(chunks(checkpoint, store), None)
     return store.key_type, kept_value_type(operator, store, store.value_type, conf, lambda: first)
 
 
@@ -90,8 +90,8 @@ def test_rows_are_equal_to_the_byte(case: Path) -> None:
     for operator in checkpoint.operators:
         for store in operator.stores:
             key_type, value_type = types_of(case, checkpoint, operator, store)
-            for window in windows(checkpoint, store):
-                records += len(window)
-                assert encoded_again(key_type, window, window.keys) == rows(key_type, window, window.keys)
-                assert encoded_again(value_type, window, window.values) == rows(value_type, window, window.values)
+            for chunk in chunks(checkpoint, store):
+                records += len(chunk)
+                assert encoded_again(key_type, chunk, chunk.keys) == rows(key_type, chunk, chunk.keys)
+                assert encoded_again(value_type, chunk, chunk.values) == rows(value_type, chunk, chunk.values)
     assert records

@@ -1,4 +1,4 @@
-"""Records of delta and snapshot files: parsing in windows, encoding, checksums, damage."""
+"""Records of delta and snapshot files: parsing in chunks, encoding, checksums, damage."""
 
 import struct
 
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore._cext.records import RecordParser, encode_records
-from hdfsstore.codecs import records as windows
+from hdfsstore.codecs import records as chunks
 from hdfsstore.codecs.compression import Reader, compress, open_reader
-from hdfsstore.codecs.records import RecordFormat, read_windows
+from hdfsstore.codecs.records import RecordFormat, read_chunks
 from hdfsstore.errors import CorruptFileError
 from tests.support.records import Record
 
@@ -80,9 +80,9 @@ def test_windows_of_any_size_give_the_same_records(records: list[Record], step: 
 
 
 def window_sizes(content: bytes) -> list[int]:
-    """How many records each window of a file has."""
+    """How many records each chunk of a file has."""
     raw = pa.BufferReader(compress("lz4", content))
-    return [len(window) for window in read_windows(raw, RecordFormat("lz4"), "delta", "1.delta")]
+    return [len(chunk) for chunk in read_chunks(raw, RecordFormat("lz4"), "delta", "1.delta")]
 
 
 def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,16 +99,16 @@ def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch
     def opened(codec: str, raw: pa.NativeFile, *, path: str) -> Asked:
         return Asked(open_reader(codec, raw, path=path))
 
-    monkeypatch.setattr(windows, "open_reader", opened)
+    monkeypatch.setattr(chunks, "open_reader", opened)
     content = encode([(b"key %07d" % i, bytes(50)) for i in range(60_000)])
     assert sum(window_sizes(content)) == 60_000
-    assert asked == [windows.WINDOW_BYTES] * 4
+    assert asked == [chunks.CHUNK_BYTES] * 4
 
 
 @pytest.mark.parametrize("size", [10, 500, 900, 980])
 def test_a_window_grows_for_a_record_as_far_as_is_allowed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "WINDOW_BYTES", 64)
-    monkeypatch.setattr(windows, "MAX_WINDOW_BYTES", 1000)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(chunks, "MAX_WINDOW_BYTES", 1000)
     records = [(b"first", b"x"), (b"large", bytes(size)), (b"last", None)]
     assert sum(window_sizes(encode(records))) == 3
     with pytest.raises(CorruptFileError, match="a record takes 1000 bytes or more"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfsstore.state.trim_memory import give_back
+from hdfsstore.state.trim_memory import trim_memory
 
 
 def resident_bytes() -> int:
@@ -20,5 +20,5 @@ def test_holes_between_what_is_used_are_given_back() -> None:
     blocks = [bytes(10_000) for _ in range(20_000)]
     blocks[:] = blocks[-1:]
     kept = resident_bytes()
-    give_back()
+    trim_memory()
     assert kept - resident_bytes() > 150_000_000

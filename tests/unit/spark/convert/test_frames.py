@@ -168,12 +168,12 @@ def test_values_of_keys_are_of_numpy_and_pandas(column: pa.Array[Any], values: l
 
 def test_a_window_is_a_dict_of_what_it_is_one_by_one() -> None:
     times = pa.array([0, 1_711_846_800_000_000], pa.timestamp("us", "UTC"))
-    windows = pa.StructArray.from_arrays([times, times], ["start", "end"])
-    found = [value for (value,) in ToPandas(BERLIN).tuples(pa.StructArray.from_arrays([windows], ["w"]))]
-    one_by_one = [ToPandas(BERLIN).series(windows.slice(i, 1))[0] for i in range(2)]
+    chunks = pa.StructArray.from_arrays([times, times], ["start", "end"])
+    found = [value for (value,) in ToPandas(BERLIN).tuples(pa.StructArray.from_arrays([chunks], ["w"]))]
+    one_by_one = [ToPandas(BERLIN).series(chunks.slice(i, 1))[0] for i in range(2)]
     assert found == one_by_one
-    for window, expected in zip(found, one_by_one, strict=True):
-        assert [(type(at), at.unit) for at in window.values()] == [(type(at), at.unit) for at in expected.values()]
+    for chunk, expected in zip(found, one_by_one, strict=True):
+        assert [(type(at), at.unit) for at in chunk.values()] == [(type(at), at.unit) for at in expected.values()]
 
 
 def test_a_key_without_columns_is_an_empty_tuple() -> None:

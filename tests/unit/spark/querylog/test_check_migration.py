@@ -1,4 +1,4 @@
-"""What a takeover refuses by the logs is refused before anything is changed, while Spark's operator may still run."""
+"""What a migration refuses by the logs is refused before anything is changed, while Spark's operator may still run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hdfsstore import (
     UnsupportedProviderError,
     UnsupportedQueryError,
 )
-from hdfsstore.spark.querylog.migration import check_takeover, take_over
+from hdfsstore.spark.querylog.migration import check_migration, migrate
 from tests.unit.spark.querylog.spark_checkpoint import CONF, LAST, WANTED, a_copy
 
 Break = Callable[[Path], object]
@@ -81,15 +81,15 @@ def test_what_the_logs_tell_is_refused_before(tmp_path: Path, what: str) -> None
     break_(checkpoint)
     before = content(checkpoint)
     with pytest.raises(kind, match=message) as refused:
-        check_takeover(str(checkpoint), WANTED, CONF, ())
+        check_migration(str(checkpoint), WANTED, CONF, ())
     assert refused.value.remedy
     with pytest.raises(kind, match=message):
-        take_over(str(checkpoint), WANTED, CONF, ())
+        migrate(str(checkpoint), WANTED, CONF, ())
     assert content(checkpoint) == before
 
 
 def test_what_can_be_taken_over_is_left_as_it_is(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     before = content(checkpoint)
-    check_takeover(str(checkpoint), WANTED, CONF, ())
+    check_migration(str(checkpoint), WANTED, CONF, ())
     assert content(checkpoint) == before

@@ -15,7 +15,7 @@ from hdfsstore import CorruptFileError, MissingFileError, StateStoreError, Unsup
 from hdfsstore.checkpoint.state_schema import encode_state_schema
 from hdfsstore.spark.querylog import migration, rewind, state_copy
 from hdfsstore.spark.querylog.driver_log import DriverLog
-from hdfsstore.spark.querylog.migration import take_over
+from hdfsstore.spark.querylog.migration import migrate
 from hdfsstore.spark.querylog.state_description import settle_state
 from hdfsstore.spark.spec import value_schema
 from hdfsstore.state.conf import StateStoreConf
@@ -61,7 +61,7 @@ def test_the_state_is_ours(tmp_path: Path, release: str, conf: StateStoreConf) -
     before, last = rows_of(checkpoint), hdfsstore.Checkpoint(checkpoint).latest_batch_id
     entry = (checkpoint / f"offsets/{last}").read_bytes()
     files = {name: (checkpoint / name).read_bytes() for name in names(checkpoint)}
-    take_over(str(checkpoint), WANTED, conf, [])
+    migrate(str(checkpoint), WANTED, conf, [])
     ours = hdfsstore.Checkpoint(checkpoint / "hdfsstore")
     assert ours.latest_batch_id == last
     assert ours.query_id == hdfsstore.Checkpoint(checkpoint).query_id
@@ -80,7 +80,7 @@ def test_the_state_is_ours(tmp_path: Path, release: str, conf: StateStoreConf) -
     assert all((checkpoint / "hdfsstore/taken-over" / name).read_bytes() == files[name] for name in changed)
     assert all((checkpoint / name).read_bytes() == files[name] for name in files.keys() - changed)
     # The next start, and the next batch.
-    take_over(str(checkpoint), WANTED, conf, [])
+    migrate(str(checkpoint), WANTED, conf, [])
     state, kept = settle_state(checkpoint, WANTED, conf)
     assert (state, kept) == (replace(WANTED, num_partitions=2), conf)
     log = DriverLog(checkpoint, 2, conf)
@@ -105,7 +105,7 @@ def test_without_timeouts_the_logs_stay(tmp_path: Path) -> None:
         encode_state_schema([replace(family, value_type=no_timeouts)], 2)
     )
     entry = (checkpoint / f"offsets/{LAST}").read_bytes()
-    take_over(str(checkpoint), replace(WANTED, timeout_conf="NoTimeout", value_type=no_timeouts), CONF, [])
+    migrate(str(checkpoint), replace(WANTED, timeout_conf="NoTimeout", value_type=no_timeouts), CONF, [])
     assert (checkpoint / f"offsets/{LAST}").read_bytes() == entry
     finished = DriverLog(checkpoint, 2, CONF).last_finished()
     assert finished is not None
@@ -117,7 +117,7 @@ def test_a_batch_that_was_not_committed_is_run_by_us(tmp_path: Path) -> None:
     before = rows_of(checkpoint, LAST - 1)
     (checkpoint / f"commits/{LAST}").unlink()
     pending = (checkpoint / f"offsets/{LAST}").read_bytes()
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert counted(rows_of(checkpoint / "hdfsstore")) == counted(before)
     for batch_id in (LAST - 2, LAST - 1, LAST):
         assert len((checkpoint / f"offsets/{batch_id}").read_text().split("\n")) == 4
@@ -131,7 +131,7 @@ def test_nothing_was_committed(tmp_path: Path, begun: bool) -> None:
     for path in [*checkpoint.glob("commits/*"), *checkpoint.glob("offsets/*")]:
         if not begun or path.parent.name == "commits" or path.name > "0":
             path.unlink()
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert not (checkpoint / "hdfsstore/commits").exists()
     assert not (checkpoint / "state/0/_metadata/metadata").exists()
     if begun:
@@ -145,7 +145,7 @@ def test_a_state_that_spark_has_not_left_changes_nothing(tmp_path: Path) -> None
         path.unlink()
     before = names(checkpoint)
     with pytest.raises(MissingFileError, match=r"batch 2 is committed, .* Put the files back; if the query has run"):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert names(checkpoint) == before
 
 
@@ -153,13 +153,13 @@ def test_a_state_that_spark_has_not_left_changes_nothing(tmp_path: Path) -> None
 def test_a_state_that_was_ours_is_not_taken_over_again(tmp_path: Path, folder: str) -> None:
     """Files that are lost since are no reason to go back to what Spark's operator has left."""
     checkpoint = a_copy(tmp_path)
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     for path in (checkpoint / "hdfsstore" / folder).rglob("*"):
         if path.is_file():
             path.unlink()
     before = names(checkpoint)
     with pytest.raises(MissingFileError, match=r"taken over from Spark's operator .* Put the files of") as caught:
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert caught.value.path == f"{checkpoint}/hdfsstore/commits"
     assert names(checkpoint) == before
 
@@ -168,12 +168,12 @@ def test_nothing_to_take_over(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     shutil.rmtree(checkpoint / "state")
     before = names(checkpoint)
-    take_over(str(checkpoint), WANTED, CONF, [])
-    take_over(str(tmp_path / "new"), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
+    migrate(str(tmp_path / "new"), WANTED, CONF, [])
     # Spark's own operators before ours are Spark's affair.
     other = shutil.copytree(DATA / "spark-4.3.0/drop_duplicates/checkpoint", tmp_path / "other")
     kept = names(other)
-    take_over(str(other), WANTED, CONF, ["Deduplicate"])
+    migrate(str(other), WANTED, CONF, ["Deduplicate"])
     assert (names(checkpoint), names(other)) == (before, kept)
 
 
@@ -212,7 +212,7 @@ def test_what_is_refused(tmp_path: Path, name: str) -> None:
     checkpoint = a_copy(tmp_path, case)
     before = names(checkpoint)
     with pytest.raises(UnsupportedQueryError) as caught:
-        take_over(str(checkpoint), replace(WANTED, **fields), CONF, upstream)  # type: ignore[arg-type]
+        migrate(str(checkpoint), replace(WANTED, **fields), CONF, upstream)  # type: ignore[arg-type]
     assert message in str(caught.value)
     assert f"hdfsstore's {fields.get('method', METHOD)} cannot go on from it" in str(caught.value)
     assert names(checkpoint) == before
@@ -238,7 +238,7 @@ def test_states_that_cannot_be_read(tmp_path: Path, confs: dict[str, str], messa
     checkpoint = a_copy(tmp_path)
     change_conf(checkpoint, **confs)
     with pytest.raises(StateStoreError, match=message):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert (checkpoint / "state/0/_metadata/metadata").exists()
     assert not (checkpoint / "hdfsstore/commits").exists()
 
@@ -251,7 +251,7 @@ def test_a_partition_s_folder_is_lost(tmp_path: Path, release: str) -> None:
     (checkpoint / "state/0/_metadata/metadata").unlink(missing_ok=True)
     before = names(checkpoint)
     with pytest.raises(MissingFileError, match=r"has written 2 partitions .* is not there\. Put it back") as caught:
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert caught.value.path == f"{checkpoint}/state/0/1"
     assert names(checkpoint) == before
 
@@ -260,10 +260,10 @@ def test_the_file_with_the_query_s_id_is_lost(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     (checkpoint / "metadata").rename(tmp_path / "metadata")
     with pytest.raises(MissingFileError, match="the query's id is not there") as caught:
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert caught.value.path == f"{checkpoint}/metadata"
     (tmp_path / "metadata").rename(checkpoint / "metadata")
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert counted(rows_of(checkpoint / "hdfsstore")) == counted(rows_of(checkpoint, LAST))
 
 
@@ -282,7 +282,7 @@ def test_a_file_of_spark_s_is_damaged(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         CorruptFileError, match="Put it back as Spark has written it; or start the query with a new"
     ) as caught:
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     assert caught.value.path == f"{checkpoint}/{name}"
 
 
@@ -290,7 +290,7 @@ def test_the_offsets_of_the_committed_batch_are_lost(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     (checkpoint / f"offsets/{LAST}").unlink()
     with pytest.raises(MissingFileError, match="the batch is committed"):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
 
 
 def test_an_offset_log_that_finds_sources_by_id_needs_no_place_for_the_source_of_ticks(tmp_path: Path) -> None:
@@ -299,18 +299,18 @@ def test_an_offset_log_that_finds_sources_by_id_needs_no_place_for_the_source_of
     _, metadata, source = path.read_text().split("\n")
     path.write_text(f"v2\n{metadata}\n0:{source}")
     before, rows = path.read_bytes(), rows_of(checkpoint)
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert path.read_bytes() == before
     assert counted(rows_of(checkpoint / "hdfsstore")) == counted(rows)
 
 
 def test_spark_s_operator_was_used_again(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     kept = checkpoint / "hdfsstore/taken-over/state/0/_metadata/metadata"
     shutil.copy(kept, checkpoint / "state/0/_metadata/metadata")
     with pytest.raises(UnsupportedQueryError, match="two states of the query"):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
 
 
 class Killed(BaseException):
@@ -352,12 +352,12 @@ def test_killed_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls:
     checkpoint = a_copy(tmp_path)
     (checkpoint / f"commits/{LAST}").unlink()
     shutil.copytree(checkpoint, tmp_path / "other")
-    take_over(str(tmp_path / "other"), WANTED, CONF, [])
+    migrate(str(tmp_path / "other"), WANTED, CONF, [])
     killed_after(monkeypatch, calls)
     with pytest.raises(Killed):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     monkeypatch.undo()
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert snapshot_of(checkpoint) == snapshot_of(tmp_path / "other")
 
 
@@ -369,10 +369,10 @@ def test_spark_went_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (checkpoint / name).unlink()
     killed_after(monkeypatch, 5)
     with pytest.raises(Killed):
-        take_over(str(checkpoint), WANTED, CONF, [])
+        migrate(str(checkpoint), WANTED, CONF, [])
     monkeypatch.undo()
     assert list((checkpoint / "hdfsstore/offsets").iterdir())
     for name, content in later.items():
         (checkpoint / name).write_bytes(content)
-    take_over(str(checkpoint), WANTED, CONF, [])
+    migrate(str(checkpoint), WANTED, CONF, [])
     assert counted(rows_of(checkpoint / "hdfsstore")) == counted(rows_of(checkpoint, LAST))

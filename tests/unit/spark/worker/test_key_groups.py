@@ -51,7 +51,7 @@ def test_adjacent_keys_need_no_order() -> None:
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_no_rows_and_empty_keys(is_sorted: bool) -> None:
     none = group(pa.array([], pa.binary()), is_sorted=is_sorted)
-    assert (len(none), none.starts.tolist(), list(none.windows(5))) == (0, [0], [])
+    assert (len(none), none.starts.tolist(), list(none.chunks(5))) == (0, [0], [])
     one = group(pa.array([b"", b"", b""], pa.binary()), is_sorted=is_sorted)
     assert (len(one), one.order, one.starts.tolist()) == (1, None, [0, 3])
 
@@ -70,8 +70,8 @@ def test_keys_that_collide_are_told_apart() -> None:
 def test_windows_hold_whole_keys() -> None:
     counts = [3, 3, 3, 50, 1, 9, 10, 11]
     keys = pa.array([bytes([i]) for i, count in enumerate(counts) for _ in range(count)], pa.binary())
-    windows = list(group(keys, is_sorted=True).windows(10))
-    assert windows == [(0, 3), (3, 4), (4, 6), (6, 7), (7, 8)]
+    chunks = list(group(keys, is_sorted=True).chunks(10))
+    assert chunks == [(0, 3), (3, 4), (4, 6), (6, 7), (7, 8)]
 
 
 def test_a_null_key_is_refused() -> None:

@@ -47,7 +47,7 @@ class SparseStore:
     def get_many(self, keys: BinaryRows) -> BinaryRows:
         return self._values.slice(0, len(keys))
 
-    def due(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+    def expired(self, end: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         assert (end, len(self._keys) <= max_rows) == (1_001, True)
         yield self._keys, self._values
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark.convert.pandas_types import PandasConf
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.pandas_engine import PandasEngine
 from hdfsstore.spark.worker.partition_state import PartitionState
 from tests.support.spark_partition import Partition, arrow_schema, call, output_of, struct
@@ -29,7 +29,7 @@ def engine_of(func: Any, max_records: int = 10_000) -> PandasEngine:
     return PandasEngine(func, TOTALS, arrow_schema(TOTALS), STATE, PandasConf(max_records=max_records))
 
 
-def run(engine: PandasEngine, state: PartitionState, *calls: Call) -> list[tuple[Any, ...]]:
+def run(engine: PandasEngine, state: PartitionState, *calls: KeyedRows) -> list[tuple[Any, ...]]:
     return [*output_of(engine.data(iter(calls), state)), *output_of(engine.expired(state))]
 
 

@@ -17,8 +17,8 @@ from hdfsstore import StateStoreError
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.spec import BatchSpec, Columns, EventTime, QuerySpec
-from hdfsstore.spark.worker.engine import Call
-from hdfsstore.spark.worker.partition_input import Calls
+from hdfsstore.spark.worker.engine import KeyedRows
+from hdfsstore.spark.worker.partition_input import PartitionInput
 from tests.support.spark_partition import Partition, struct
 
 PARTITIONS = 4
@@ -63,7 +63,7 @@ def rows_of_partition(query: QuerySpec, users: list[int]) -> pa.Table:
     return table.filter(pc.equal(partition_of(query, table), 3))
 
 
-def calls_of(query: QuerySpec, rows: pa.Table, has_markers: bool, seed: int) -> tuple[Calls, list[Call]]:
+def calls_of(query: QuerySpec, rows: pa.Table, has_markers: bool, seed: int) -> tuple[PartitionInput, list[KeyedRows]]:
     batch = BatchSpec(5, BaseIds((None,) * PARTITIONS), 1_000, 0, 1_000, is_sorted=False, has_markers=has_markers)
     batches: list[pa.RecordBatch] = rows.to_batches(max_chunksize=500)
     if has_markers:
@@ -74,11 +74,11 @@ def calls_of(query: QuerySpec, rows: pa.Table, has_markers: bool, seed: int) -> 
         marker = [pa.array([3], pa.int32()), *(pa.nulls(1, field.type) for field in rows.schema)]
         at = random.Random(seed).randrange(len(batches))
         batches.insert(at, pa.RecordBatch.from_arrays(marker, ["", *rows.schema.names]))
-    calls = Calls(query, batch, iter(batches))
+    calls = PartitionInput(query, batch, iter(batches))
     return calls, list(calls)
 
 
-def keys_of(call: Call) -> set[tuple[int, str | None]]:
+def keys_of(call: KeyedRows) -> set[tuple[int, str | None]]:
     return set(zip(call.rows["user"].to_pylist(), call.rows["name"].to_pylist(), strict=True))
 
 
@@ -140,7 +140,7 @@ def test_a_part_is_all_that_is_held(tmp_path: Path) -> None:
 
     before = pa.total_allocated_bytes()
     held = []
-    calls = Calls(query, batch, batches())
+    calls = PartitionInput(query, batch, batches())
     held.append(pa.total_allocated_bytes() - before)
     for call in calls:
         held.append(pa.total_allocated_bytes() - before)

@@ -22,9 +22,9 @@ from pyspark.sql.types import (
 )
 
 from hdfsstore.errors import SchemaMismatchError, UserFunctionError
-from hdfsstore.spark.worker.engine import Call
+from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.key_calls import PART_ROWS
-from hdfsstore.spark.worker.rows_engine import WINDOW_ROWS
+from hdfsstore.spark.worker.rows_engine import CHUNK_ROWS
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
 from tests.support.rows_query import ANY, KEYS, STATE, TOTALS, count_and_sum, engine_of, events, run
 from tests.support.spark_partition import Partition, call, output_of, struct
@@ -141,7 +141,7 @@ def test_without_key_columns_there_is_one_key(tmp_path: Path) -> None:
     keys = pa.Array.from_buffers(pa.struct([]), 2, [None])
     with Partition(tmp_path, no_keys, STATE).batch() as state:
         engine = engine_of(lambda key, rows, _: [(str(key), len(list(rows)), 0.0)], keys=no_keys)
-        assert run(engine, state, Call(table, keys, False)) == [("()", 2, 0.0)]
+        assert run(engine, state, KeyedRows(table, keys, False)) == [("()", 2, 0.0)]
 
 
 def test_a_key_with_many_rows_is_read_and_answered_bit_by_bit(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_key_with_many_rows_is_read_and_answered_bit_by_bit(tmp_path: Path) ->
 
 
 def test_many_keys_in_several_windows_and_calls(tmp_path: Path) -> None:
-    num_keys = WINDOW_ROWS + 2_345
+    num_keys = CHUNK_ROWS + 2_345
     users = [f"user-{i}" for i in range(num_keys)]
     tables = [events(*((user, 1.0) for user in part)) for part in (users[:-3], users[-3:])]
     partition = Partition(tmp_path, KEYS, STATE)
@@ -179,7 +179,7 @@ def test_many_keys_in_several_windows_and_calls(tmp_path: Path) -> None:
         with partition.batch() as state:
             engine = engine_of(count_and_sum)
             batches = list(engine.data(iter([call(table, "user") for table in tables]), state))
-        assert [batch.num_rows for batch in batches] == [WINDOW_ROWS, 2_345]
+        assert [batch.num_rows for batch in batches] == [CHUNK_ROWS, 2_345]
         assert output_of(batches) == [(user, batch, float(batch)) for user in users]
     assert len(partition.rows()) == num_keys
 

@@ -37,14 +37,14 @@ class Executors:
         self, host: str = "host", *schemas: Schema, prefix: int = 0, indexed: int | None = None, **conf: Any
     ) -> HdfsStateStoreProvider:
         """A provider as in a new process on that host: those of one host share local images."""
-        takes_turns = conf.pop("takes_turns", False)
+        shared_across_workers = conf.pop("shared_across_workers", False)
         provider = HdfsStateStoreProvider(
             StateStoreId(str(self.root / "state"), 0, 0),
             StateStoreConf(**{"local_dir": str(self.root / host), **self._conf, **conf}),
             *map(struct_type, schemas),
             num_cols_prefix_key=prefix,
-            indexed_offset=indexed,
-            takes_turns=takes_turns,
+            timeout_offset=indexed,
+            shared_across_workers=shared_across_workers,
         )
         self._opened.append(provider)
         return provider

@@ -91,22 +91,22 @@ def check_rows(store: ReadStateStore, rows: State) -> None:
     longs = {key: indexed_long(value) for key, value in rows.items()}
     indexed = {key: long for key, long in longs.items() if long is not None}
     for end in (10, 20):
-        due = {key: value for batch in store.due(end, 3) for key, value in as_dict(*batch).items()}
+        due = {key: value for batch in store.expired(end, 3) for key, value in as_dict(*batch).items()}
         assert due == {key: rows[key] for key, long in indexed.items() if long < end}
-        assert store.next_due() == min(indexed.values(), default=None)
+        assert store.next_expiry() == min(indexed.values(), default=None)
 
 
 class History:
     """Driver, executors and model.
 
     Args:
-        takes_turns: whether the executors are a stateful query's.
+        shared_across_workers: whether the executors are a stateful query's.
     """
 
-    def __init__(self, conf: StateStoreConf, *, takes_turns: bool) -> None:
+    def __init__(self, conf: StateStoreConf, *, shared_across_workers: bool) -> None:
         self.partition = Partition(Path(tempfile.mkdtemp(prefix="history-")), HDFS, conf)
         self.format = conf.checkpoint_format_version
-        self.takes_turns = takes_turns
+        self.shared_across_workers = shared_across_workers
         self.executors: list[StateStoreProvider] = [self._open(host) for host in HOSTS]
         self.attempts: list[Attempt] = []
         self.readers: list[tuple[ReadStateStore, State]] = []
@@ -118,8 +118,8 @@ class History:
         self.script: dict[int, Steps] = {}  # format 1: what each version's attempts do
 
     def _open(self, host: str) -> StateStoreProvider:
-        index = {"indexed_offset": INDEXED_OFFSET}
-        if self.takes_turns:
+        index = {"timeout_offset": INDEXED_OFFSET}
+        if self.shared_across_workers:
             return self.partition.open_in_turn(host, **index, checkpoint_format_version=self.format)
         return self.partition.open(host, schemas=index, checkpoint_format_version=self.format)
 

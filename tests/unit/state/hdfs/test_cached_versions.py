@@ -57,7 +57,7 @@ def state(version: HdfsVersion) -> State:
 
 
 def states(versions: HdfsVersions) -> dict[VersionId, State]:
-    return {version.id: state(version) for version in versions.held()}
+    return {version.id: state(version) for version in versions.cached()}
 
 
 def image_of(version: HdfsVersion) -> tuple[Image, Layer | Image]:
@@ -83,7 +83,7 @@ def test_a_new_image_takes_what_was_committed_after_it() -> None:
     grown = grow(versions, 6)
     before = states(versions)
     assert versions.install(*_install(grown[4]))
-    held = {version.id[0]: version for version in versions.held()}
+    held = {version.id[0]: version for version in versions.cached()}
     assert [number for number, version in held.items() if version.tree.image_id == (4, "a")] == [4, 5, 6]
     assert [version_id[0] for version_id, _ in held[6].deltas()] == [5, 6]
     assert states(versions) == before
@@ -103,7 +103,7 @@ def test_other_attempts_stay_where_they_are() -> None:
     after = append(versions, grown[3], "c")
     before = states(versions)
     assert versions.install(*_install(grown[3]))
-    assert {version.id for version in versions.held() if version.tree.image_id == (3, "a")} == {(3, "a"), after.id}
+    assert {version.id for version in versions.cached() if version.tree.image_id == (3, "a")} == {(3, "a"), after.id}
     assert versions.find(other.id) is other
     assert versions.find(after_other.id) is after_other
     assert states(versions) == before
@@ -117,7 +117,7 @@ def test_the_image_may_be_of_a_version_that_is_held_no_more() -> None:
         grown.append(append(versions, grown[-1]))
     before = states(versions)
     assert versions.install(*installed)
-    assert {version.tree.image_id for version in versions.held()} == {(3, "a")}
+    assert {version.tree.image_id for version in versions.cached()} == {(3, "a")}
     assert states(versions) == before
 
 
@@ -125,24 +125,24 @@ def test_an_image_that_nothing_builds_on_changes_nothing() -> None:
     versions = HdfsVersions(9)
     grown = grow(versions, 2)
     installed = _install(append(versions, grown[1], "lost", other=b"1"))
-    versions.drop(versions.held()[-1])
+    versions.drop(versions.cached()[-1])
     others = HdfsVersions(9)
     grow(others, 2)
-    before = others.held()
+    before = others.cached()
     assert not others.install(*installed)
-    assert others.held() == before
+    assert others.cached() == before
 
 
 def test_a_mapped_image_takes_the_place_of_the_same_in_memory() -> None:
     versions = HdfsVersions(9)
     grown = grow(versions, 3)
     versions.install(*_install(grown[3]))
-    base = versions.held()[-1]
+    base = versions.cached()[-1]
     append(versions, base)
     before = states(versions)
     again = image_of(grown[3])[0]
     assert versions.install(again, (3, "a"), base.tree.image)
-    assert [version.tree.image is again for version in versions.held()] == [False, False, False, True, True]
+    assert [version.tree.image is again for version in versions.cached()] == [False, False, False, True, True]
     assert states(versions) == before
 
 
@@ -160,7 +160,7 @@ def test_a_store_whose_base_is_held_no_more_commits_all_the_same() -> None:
     grown = grow(versions, 3)
     written = append(versions, grown[1], "b", other=b"1")
     assert state(written) == {b"key 1": b"1", b"other": b"1"}
-    assert [version.id for version in versions.held()] == [(2, "b")]
+    assert [version.id for version in versions.cached()] == [(2, "b")]
 
 
 def test_a_base_that_was_loaded_anew_is_not_taken_for_the_one_before() -> None:
@@ -179,18 +179,18 @@ def test_a_run_without_ids_lets_go_of_what_was_built_on_the_one_before() -> None
         grown.append(append(versions, grown[-1], None))
     with_id = append(versions, grown[5], "a")
     append(versions, grown[1], None, again=b"2")
-    assert [version.id for version in versions.held()] == [(1, None), (2, None), with_id.id]
-    versions.drop(versions.held()[0])
-    assert [version.id for version in versions.held()] == [with_id.id]
+    assert [version.id for version in versions.cached()] == [(1, None), (2, None), with_id.id]
+    versions.drop(versions.cached()[0])
+    assert [version.id for version in versions.cached()] == [with_id.id]
 
 
 def test_attempts_of_a_version_are_held_but_not_all() -> None:
     versions = HdfsVersions(2)
     grown = grow(versions, 2)
     first = append(versions, grown[2], "chosen")
-    versions.confirmed = first.id
+    versions.driver_version = first.id
     ids = [append(versions, grown[2], f"attempt {number}").id for number in range(MAX_ATTEMPTS + 5)]
-    assert [version.id for version in versions.held() if version.id[0] == 3] == [first.id, *ids[-MAX_ATTEMPTS:]]
+    assert [version.id for version in versions.cached() if version.id[0] == 3] == [first.id, *ids[-MAX_ATTEMPTS:]]
 
 
 def test_a_version_that_is_used_is_held_longer() -> None:
@@ -198,17 +198,17 @@ def test_a_version_that_is_used_is_held_longer() -> None:
     grown = grow(versions, 3)
     versions.use(grown[2])
     append(versions, grown[2], "b")
-    assert [version.id for version in versions.held()] == [(2, "a"), (3, "a"), (3, "b")]
+    assert [version.id for version in versions.cached()] == [(2, "a"), (3, "a"), (3, "b")]
     append(versions, grown[1], "c")
-    assert [version.id[0] for version in versions.held()] == [2, 2, 3, 3]
+    assert [version.id[0] for version in versions.cached()] == [2, 2, 3, 3]
 
 
 def test_what_stands_on_a_damaged_image_is_let_go_of_at_once() -> None:
     versions = HdfsVersions(9)
     grown = grow(versions, 4)
     versions.install(*_install(grown[3]))
-    versions.drop_tree(versions.held()[-1].tree)
-    assert [version.id[0] for version in versions.held()] == [0, 1, 2]
+    versions.drop_tree(versions.cached()[-1].tree)
+    assert [version.id[0] for version in versions.cached()] == [0, 1, 2]
 
 
 def test_lineages_begin_at_the_newest_snapshot_that_is_known() -> None:
@@ -256,7 +256,7 @@ def test_images_move_while_threads_commit() -> None:
 
     def install() -> None:
         while not done.wait(0.001):  # one that never lets go of the interpreter starves the writers
-            held = versions.held()
+            held = versions.cached()
             versions.install(*_install(held[len(held) // 2]))
             if len(held) > 30:
                 moved.set()
@@ -269,7 +269,7 @@ def test_images_move_while_threads_commit() -> None:
     for future in (*writers, mover):
         future.result()
     assert states(versions) == expected
-    assert len({version.tree for version in versions.held()}) > 1
+    assert len({version.tree for version in versions.cached()}) > 1
 
 
 def test_bytes_of_shared_maps_count_once() -> None:

@@ -40,7 +40,7 @@ def counted(provider: HdfsStateStoreProvider) -> list[int | float]:
 
 
 def test_processes_that_change_every_key_in_turn_read_no_delta(any_executors: Executors) -> None:
-    providers = [any_executors.open(takes_turns=True) for _ in range(2)]
+    providers = [any_executors.open(shared_across_workers=True) for _ in range(2)]
     versions = [EMPTY]
     for i in range(6):
         versions.append(commit(providers[i % 2], versions[-1], rows(i)))
@@ -69,12 +69,12 @@ def test_processes_that_change_every_key_in_turn_read_no_delta(any_executors: Ex
     ],
 )
 def test_what_a_batch_may_do(any_executors: Executors, updates: Mapping[bytes, bytes | None], left: State) -> None:
-    provider = any_executors.open(takes_turns=True)
+    provider = any_executors.open(shared_across_workers=True)
     first = commit(provider, EMPTY, rows(1))
     second = commit(provider, first, updates)
     assert images(any_executors) == {image_of(first), image_of(second)}
     assert stands_on(provider, second) == second
-    other = any_executors.open(takes_turns=True)
+    other = any_executors.open(shared_across_workers=True)
     for each in (provider, other, any_executors.open("elsewhere")):
         assert read(each, second) == left
     assert counted(other) == [0, 1, 0, 0]
@@ -83,7 +83,7 @@ def test_what_a_batch_may_do(any_executors: Executors, updates: Mapping[bytes, b
 
 
 def test_a_key_that_is_put_twice_is_there_once(any_executors: Executors) -> None:
-    provider = any_executors.open(takes_turns=True)
+    provider = any_executors.open(shared_across_workers=True)
     store = provider.get_store(0)
     for i in range(2):
         for key, value in rows(i).items():
@@ -101,7 +101,7 @@ def test_a_provider_of_its_own_leaves_it_to_maintenance(any_executors: Executors
 
 
 def test_the_next_commits_stand_on_it(any_executors: Executors) -> None:
-    provider = any_executors.open(takes_turns=True, min_deltas_for_snapshot=2)
+    provider = any_executors.open(shared_across_workers=True, min_deltas_for_snapshot=2)
     version, expected = EMPTY, {}
     for i in range(5):
         version = commit(provider, version, rows(i) if i % 2 == 0 else {b"small": b"%d" % i})
@@ -115,7 +115,7 @@ def test_the_next_commits_stand_on_it(any_executors: Executors) -> None:
 
 def test_without_a_disk_it_is_in_memory(any_executors: Executors, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    provider = any_executors.open(takes_turns=True, local_dir=str(tmp_path / "file"))
+    provider = any_executors.open(shared_across_workers=True, local_dir=str(tmp_path / "file"))
     version = EMPTY
     for i in range(3):
         version = commit(provider, version, rows(i))
@@ -126,17 +126,17 @@ def test_without_a_disk_it_is_in_memory(any_executors: Executors, tmp_path: Path
 
 def test_what_is_due_is_found_in_it(any_executors: Executors) -> None:
     state = {key: struct.pack("<qqq1000x", 0, 0, i) for i, key in enumerate(KEYS)}
-    version = commit(any_executors.open(takes_turns=True, indexed=16), EMPTY, state)
+    version = commit(any_executors.open(shared_across_workers=True, indexed=16), EMPTY, state)
     assert images(any_executors) == {image_of(version)}
     with any_executors.open(indexed=16).get_read_store(*version) as store:
-        assert store.next_due() == 0
-        due = {key for keys, _ in store.due(5) for key in keys.to_pylist()}
+        assert store.next_expiry() == 0
+        due = {key for keys, _ in store.expired(5) for key in keys.to_pylist()}
     assert due == set(KEYS[:5])
 
 
 def test_the_image_below_attempts_stays(executors: Executors) -> None:
     """Any of them may be the one that the driver chooses, and none."""
-    provider, other = (executors.open(takes_turns=True) for _ in range(2))
+    provider, other = (executors.open(shared_across_workers=True) for _ in range(2))
     base = commit(provider, EMPTY, rows(0))
     attempts = [commit(provider, base, rows(i)) for i in range(1, 5)]
     assert images(executors) == {image_of(base), image_of(attempts[-1])}
@@ -147,7 +147,7 @@ def test_the_image_below_attempts_stays(executors: Executors) -> None:
 
 
 def test_a_commit_whose_base_is_damaged_stands(any_executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
-    with any_executors.open(takes_turns=True) as provider:
+    with any_executors.open(shared_across_workers=True) as provider:
         first = commit(provider, EMPTY, rows(1))
     [path] = any_executors.images()
     content = bytearray(path.read_bytes())
@@ -155,7 +155,7 @@ def test_a_commit_whose_base_is_damaged_stands(any_executors: Executors, caplog:
     path.unlink()
     path.write_bytes(content)
     path.chmod(0o400)
-    provider = any_executors.open(takes_turns=True)
+    provider = any_executors.open(shared_across_workers=True)
     store = provider.get_store(*first)
     for key, value in rows(2, KEYS[:-50]).items():
         store.put(key, value)
@@ -168,7 +168,7 @@ def test_a_commit_whose_base_is_damaged_stands(any_executors: Executors, caplog:
 
 
 def test_a_commit_after_the_provider_was_closed_stands(any_executors: Executors) -> None:
-    provider = any_executors.open(takes_turns=True)
+    provider = any_executors.open(shared_across_workers=True)
     store = provider.get_store(0)
     for key, value in rows(1).items():
         store.put(key, value)

@@ -102,9 +102,9 @@ def test_whatever_else_goes_wrong(any_executors: Executors, monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise MemoryError
 
-    for part, name in ((provider._upkeep._snapshots, "run"), (provider._upkeep._retention, "run")):
+    for part, name in ((provider._maintenance_run._snapshots, "run"), (provider._maintenance_run._retention, "run")):
         monkeypatch.setattr(part, name, fail)
-    monkeypatch.setattr(provider._upkeep, "_clean", fail)
+    monkeypatch.setattr(provider._maintenance_run, "_clean", fail)
     rows: dict[bytes, bytes] = {}
     version = batches(provider, EMPTY, rows)
     assert read(provider, version) == rows

@@ -17,7 +17,7 @@ from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import encode_header
-from hdfsstore.codecs.records import RecordFormat, Window
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.files import StateFiles
@@ -47,8 +47,8 @@ def loader(folder: Path) -> HdfsPartitionReader:
 
 
 def state(folder: Path, version: int) -> State:
-    rows = [pair for window in loader(folder).load(version, pairs) for pair in window]
-    streamed = [pair for window in loader(folder).stream(version, pairs) for pair in window]
+    rows = [pair for chunk in loader(folder).load(version, pairs) for pair in chunk]
+    streamed = [pair for chunk in loader(folder).stream(version, pairs) for pair in chunk]
     assert sorted(rows) == sorted(streamed)
     assert len(dict(rows)) == len(rows)
     return dict(rows)  # type: ignore[arg-type]
@@ -57,8 +57,8 @@ def state(folder: Path, version: int) -> State:
 def replayed(folder: Path, version: int) -> State:
     """The state by applying every delta from the first on."""
     result: State = {}
-    windows = loader(folder).changes(range(1, version + 1), lambda _, window: pairs(window))
-    for key, value in (pair for window in windows for pair in window):
+    chunks = loader(folder).changes(range(1, version + 1), lambda _, chunk: pairs(chunk))
+    for key, value in (pair for chunk in chunks for pair in chunk):
         if value is None:
             result.pop(key, None)
         else:
@@ -90,7 +90,7 @@ def test_files_of_many_windows(
     folder: Path, snapshots: list[int], window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = {version: state(folder, version) for version in (snapshots[0] - 1, LAST)}
-    monkeypatch.setattr(records, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(records, "CHUNK_BYTES", window_bytes)
     for version, rows in expected.items():
         assert state(folder, version) == rows
 
@@ -98,19 +98,19 @@ def test_files_of_many_windows(
 def test_what_was_converted_is_freed_before_a_delta_is_converted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second record's key comes again in the last window, so that none of the first two records' work is kept."""
+    """The second record's key comes again in the last chunk, so that none of the first two records' work is kept."""
 
     class Converted:
         pass
 
-    monkeypatch.setattr(records, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(records, "CHUNK_BYTES", 1)
     keys = binary([row(1), row(2), row(3), row(2)])
     content = encode_records(keys, binary([row(0)] * 4), row_checksums=False)
     (tmp_path / "1.delta").write_bytes(compress("lz4", content))
     alive: weakref.WeakSet[Converted] = weakref.WeakSet()
     most: list[int] = []
 
-    def convert(_: Window) -> Converted:
+    def convert(_: RecordChunk) -> Converted:
         most.append(len(alive))
         alive.add(made := Converted())
         return made
@@ -163,7 +163,7 @@ def test_bytes_behind_the_end_mark_are_covered_by_the_side_file(folder: Path) ->
     with pytest.raises(CorruptFileError, match=r"/1\.delta"):
         loader(folder).load(1, pairs)
     with pytest.raises(CorruptFileError, match=r"/1\.delta"):
-        loader(folder).changes(range(1, 2), lambda _, window: pairs(window))
+        loader(folder).changes(range(1, 2), lambda _, chunk: pairs(chunk))
 
 
 def test_a_missing_delta_is_an_error(folder: Path, snapshots: list[int]) -> None:
@@ -182,7 +182,7 @@ def test_files_that_vanish_after_the_listing_are_listed_anew(
     listings = iter([stale, stale])
     fresh = StateFiles.list
     monkeypatch.setattr(StateFiles, "list", lambda *args: next(listings, None) or fresh(*args))
-    rows = [pair for window in loader(folder).load(LAST, pairs) for pair in window]
+    rows = [pair for chunk in loader(folder).load(LAST, pairs) for pair in chunk]
     assert dict(rows) == expected
 
 
@@ -201,7 +201,7 @@ def test_files_that_go_on_vanishing_end_with_a_word_on_retention(
 def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]) -> None:
     (folder / f"{snapshots[-1]}.delta").unlink()
     with pytest.raises(BatchNotAvailableError, match="no delta of version"):
-        loader(folder).changes(range(snapshots[-1], snapshots[-1] + 1), lambda _, window: pairs(window))
+        loader(folder).changes(range(snapshots[-1], snapshots[-1] + 1), lambda _, chunk: pairs(chunk))
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,10 @@ def test_a_snapshot_with_a_damaged_side_file_is_passed_over(
 def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "WINDOW_BYTES", 3 * 24)
+    monkeypatch.setattr(records, "CHUNK_BYTES", 3 * 24)
     keys, values = ([bytes([n]) * 8 for n in range(start, start + 3)] for start in (1, 11))
     delta = encode_records(pa.array(keys), pa.array(values)).to_pybytes()
-    assert len(delta) == 3 * 24 + 4  # the end mark starts a window of its own
+    assert len(delta) == 3 * 24 + 4  # the end mark starts a chunk of its own
     (tmp_path / "1.delta").write_bytes(compress("lz4", delta + b"\x55" * 60))
     assert state(tmp_path, 1) == dict(zip(keys, values, strict=True))
 
@@ -235,7 +235,7 @@ def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
 def test_deltas_that_put_a_key_again_and_remove_it(
     tmp_path: Path, seed: int, with_ids: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "WINDOW_BYTES", 20 * 24)
+    monkeypatch.setattr(records, "CHUNK_BYTES", 20 * 24)
     drawn = random.Random(seed)
     expected: State = {}
     lineage: list[tuple[int, str]] = []
@@ -260,8 +260,8 @@ def test_deltas_that_put_a_key_again_and_remove_it(
         (tmp_path / name).write_bytes(compress("lz4", content))
     ids = dict(lineage) if with_ids else {}
     there = HdfsPartitionReader(LocalFileSystem(), str(tmp_path), RecordFormat(), ids)
-    loaded = [pair for window in there.load(4, pairs) for pair in window]
-    streamed = [pair for window in there.stream(4, pairs) for pair in window]
+    loaded = [pair for chunk in there.load(4, pairs) for pair in chunk]
+    streamed = [pair for chunk in there.stream(4, pairs) for pair in chunk]
     assert len(loaded) == len(streamed) == len(expected)
     assert dict(loaded) == dict(streamed) == expected
 
@@ -270,19 +270,19 @@ def test_deltas_that_put_a_key_again_and_remove_it(
 def test_a_large_delta_is_read_again_only_where_it_has_a_key_again(
     tmp_path: Path, last: bytes, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "WINDOW_BYTES", 20 * 24)
+    monkeypatch.setattr(records, "CHUNK_BYTES", 20 * 24)
     changes = [row(number) for number in range(100)] + [last]
     delta = encode_records(pa.array(changes), pa.array([row(number) for number in range(101)])).to_pybytes()
     (tmp_path / "1.delta").write_bytes(compress("lz4", delta))
     read: list[int] = []
 
     class Counted(RecordParser):
-        def parse(self, window: memoryview, size: int) -> int:
-            read.append(super().parse(window, size))
+        def parse(self, chunk: memoryview, size: int) -> int:
+            read.append(super().parse(chunk, size))
             return read[-1]
 
     monkeypatch.setattr(records, "RecordParser", Counted)
-    loaded = [pair for window in loader(tmp_path).load(1, pairs) for pair in window]
+    loaded = [pair for chunk in loader(tmp_path).load(1, pairs) for pair in chunk]
     assert sum(read) == times * len(changes)
     assert dict(loaded)[last] == row(100)
     assert len(loaded) == len(set(changes))
@@ -296,5 +296,5 @@ def test_small_files_of_a_chain_are_not_kept_open(tmp_path: Path) -> None:
     rows = next(streamed)
     for version in range(1, 4):
         (tmp_path / f"{version}.delta").write_bytes(b"")
-    rows += [pair for window in streamed for pair in window]
+    rows += [pair for chunk in streamed for pair in chunk]
     assert dict(rows) == {bytes([version]) * 8: b"v" * 8 for version in range(1, 4)}

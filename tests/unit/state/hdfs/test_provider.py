@@ -53,7 +53,7 @@ def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_e
     store.put(b"a", b"1")
     provider.close()
     last = id_of(store.commit())
-    assert provider.versions.held() == []
+    assert provider.versions.cached() == []
     assert read(any_executors.open(), last) == {b"a": b"1"}
 
 
@@ -61,7 +61,7 @@ def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_e
 def test_so_many_version_numbers_are_held(any_executors: Executors, held: int) -> None:
     provider = any_executors.open(max_versions_to_retain_in_memory=held)
     versions = chain(provider, 6)
-    assert [version.id for version in provider.versions.held()] == versions[-held:]
+    assert [version.id for version in provider.versions.cached()] == versions[-held:]
 
 
 def test_held_versions_are_read_without_a_file(executors: Executors) -> None:
@@ -79,7 +79,7 @@ def test_a_version_that_is_read_does_not_push_out_the_last_one(any_executors: Ex
     provider = any_executors.open()
     versions = chain(provider, 6)
     assert read(provider, versions[2]) == rows_at(2)
-    assert versions[6] in [version.id for version in provider.versions.held()]
+    assert versions[6] in [version.id for version in provider.versions.cached()]
 
 
 def test_going_back_goes_on_from_there(any_executors: Executors) -> None:
@@ -110,7 +110,7 @@ def test_few_of_many_attempts_are_held(executors: Executors) -> None:
     provider = executors.open()
     base = chain(provider, 2)[-1]
     attempts = [commit(provider, base, {b"attempt": b"%d" % number}) for number in range(20)]
-    assert len(provider.versions.held()) == 9
+    assert len(provider.versions.cached()) == 9
     assert [read(provider, attempt)[b"attempt"] for attempt in attempts] == [b"%d" % number for number in range(20)]
 
 
@@ -195,7 +195,7 @@ def test_a_run_from_an_earlier_version_lets_go_of_the_later_ones(executors_v1: E
     provider = executors_v1.open(max_versions_to_retain_in_memory=9)
     versions = chain(provider, 6)
     commit(provider, versions[2], {b"again": b"3"})
-    assert [version.id[0] for version in provider.versions.held()] == [0, 1, 2, 3]
+    assert [version.id[0] for version in provider.versions.cached()] == [0, 1, 2, 3]
 
 
 def test_a_snapshot_of_the_run_before_is_not_left_beside_a_delta(executors_v1: Executors) -> None:

@@ -203,7 +203,7 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
         store_images = ImageCache(str(tmp_path / host), 1 << 30).store(StateStoreId("s3://bucket/state", 0, 0))
         images = VersionImages(store_images, reader, lambda: None, counts)
         committer = HdfsCommitter(reader, 2, versions, no_indexes(), counts)
-        return committer, HdfsLoader(reader, versions, images, counts, share=False)
+        return committer, HdfsLoader(reader, versions, images, counts, shared_across_workers=False)
 
     committer, loader = process("one")
     version: VersionId = EMPTY

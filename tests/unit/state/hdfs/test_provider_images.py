@@ -31,7 +31,7 @@ from tests.unit.state.hdfs.executors import (
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
 VALUE = pa.schema([("v", pa.string()), ("due", pa.int64())])
-INDEXED = 16  # where `due` stands in a value
+INDEXED = 16  # where `expired` stands in a value
 
 
 def test_a_version_is_loaded_from_its_image(any_executors: Executors) -> None:
@@ -239,7 +239,7 @@ CALLS: dict[str, Call] = {
     "iterator": lambda _, store: sorted(store.iterator()),
     "scan": lambda _, store: sorted(str(row) for batch in store.scan() for row in batch.to_pylist()),
     "prefix_scan": lambda provider, store: sorted(store.prefix_scan(prefix_of(provider, 3))),
-    "due": lambda _, store: sorted(str(pair) for batch in store.due(900, 70) for pair in zip(*batch, strict=True)),
+    "due": lambda _, store: sorted(str(pair) for batch in store.expired(900, 70) for pair in zip(*batch, strict=True)),
 }
 
 
@@ -351,7 +351,7 @@ def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
 ) -> None:
     def due(provider: HdfsStateStoreProvider, version: VersionId) -> int:
         with provider.get_read_store(*version) as store:
-            return sum(len(batch[0]) for batch in store.due(1000))
+            return sum(len(batch[0]) for batch in store.expired(1000))
 
     indexed = {"indexed": INDEXED, "min_deltas_for_snapshot": 0}
     with any_executors.open("host", KEY, VALUE, min_deltas_for_snapshot=0) as provider:

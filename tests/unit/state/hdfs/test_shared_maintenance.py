@@ -85,7 +85,7 @@ def test_a_snapshot_is_loaded_once_a_host(any_executors: Executors) -> None:
     versions = chain(writer, 4)
     writer.do_maintenance()
     versions.append(commit(writer, versions[-1]))
-    one, other = (any_executors.open("elsewhere", takes_turns=True) for _ in range(2))
+    one, other = (any_executors.open("elsewhere", shared_across_workers=True) for _ in range(2))
     assert [read(provider, versions[-1]) for provider in (one, other)] == [rows_at(5)] * 2
     names = "snapshotsLoaded", "localImageHitCount", "deltasLoaded"
     assert [one.metrics[name] for name in names] == [1, 0, 1]

@@ -104,7 +104,7 @@ def test_a_layer_is_added_some_records_at_a_time() -> None:
 
 
 def run(provider: HdfsStateStoreProvider, step: Steps) -> list[VersionId]:
-    return provider._upkeep._snapshots.run(0.0, step)
+    return provider._maintenance_run._snapshots.run(0.0, step)
 
 
 @pytest.mark.parametrize("checkpoint_format_version", [1, 2])

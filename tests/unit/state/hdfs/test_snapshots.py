@@ -35,8 +35,8 @@ def leftovers(executors: Executors) -> list[Path]:
 
 
 def in_steps(provider: HdfsStateStoreProvider, step: Callable[[], None], now: float = 0.0) -> list[VersionId]:
-    """A run whose windows are known: `step` is called after each."""
-    return provider._upkeep._snapshots.run(now, step)
+    """A run whose chunks are known: `step` is called after each."""
+    return provider._maintenance_run._snapshots.run(now, step)
 
 
 def nothing() -> None:
@@ -305,7 +305,7 @@ def test_attempts_that_are_held_no_more_leave_memory(any_executors: Executors) -
 
 
 class TestMeanwhile:
-    """What happens between two windows of a run."""
+    """What happens between two chunks of a run."""
 
     def test_commits_go_on(self, any_executors: Executors) -> None:
         provider = any_executors.open(min_deltas_for_snapshot=3)
@@ -391,7 +391,7 @@ class TestMeanwhile:
 
 
 def test_many_windows(any_executors: Executors) -> None:
-    """Each commit changes half of what is there; the state takes several windows."""
+    """Each commit changes half of what is there; the state takes several chunks."""
     provider = any_executors.open(min_deltas_for_snapshot=2)
     keys = [b"key %06d" % i for i in range(40_000)]
     expected: dict[bytes, bytes] = {}

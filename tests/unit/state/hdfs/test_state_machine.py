@@ -28,10 +28,10 @@ class Machine(RuleBasedStateMachine):
         in_memory=st.integers(0, 3),
         share=st.sampled_from([0.0, 0.25, 10.0]),
         checksums=st.booleans(),
-        takes_turns=st.booleans(),
+        shared_across_workers=st.booleans(),
     )
     def start(
-        self, deltas: int, retained: int, in_memory: int, share: float, checksums: bool, takes_turns: bool
+        self, deltas: int, retained: int, in_memory: int, share: float, checksums: bool, shared_across_workers: bool
     ) -> None:
         self.history = History(
             StateStoreConf(
@@ -43,7 +43,7 @@ class Machine(RuleBasedStateMachine):
                 checkpoint_format_version=self.begins_with,
                 maintenance_interval=0,
             ),
-            takes_turns=takes_turns,
+            shared_across_workers=shared_across_workers,
         )
 
     def teardown(self) -> None:

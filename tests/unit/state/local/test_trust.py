@@ -158,14 +158,14 @@ def test_an_image_without_the_index_by_prefix_that_a_store_needs_is_built_anew(
     cache: ImageCache, images: StoreImages
 ) -> None:
     write(images, 1)
-    with cache.store(STORE, Indexes(prefix=(2, b"\0"), indexed_offset=None)) as its:
+    with cache.store(STORE, Indexes(prefix=(2, b"\0"), timeout_offset=None)) as its:
         assert find(its, 1) is None
         image = Image.empty(row_checksums=False, prefix=(2, b"\0"))
         assert its.write(1, ID, image, {}) is not None
         found = find(its, 1)
         assert found is not None
         assert found.prefix == (2, b"\0")
-    with cache.store(STORE, Indexes(prefix=(2, b"\0\0"), indexed_offset=None)) as its:
+    with cache.store(STORE, Indexes(prefix=(2, b"\0\0"), timeout_offset=None)) as its:
         assert find(its, 1) is None
 
 

@@ -109,13 +109,17 @@ def retention(folder: Path, history: History) -> Retention:
     return Retention(LOCAL, str(folder), history.keep, reader.lineage, reader.check_snapshot, MaintenanceMetrics())
 
 
-def needed(folder: Path, history: History, confirmed: int) -> set[str]:
+def needed(folder: Path, history: History, driver_version: int) -> set[str]:
     """What has to be left of the files in the folder, said once more and in one go."""
     there = {path.name for path in folder.iterdir()}
-    oldest = confirmed - history.keep
+    oldest = driver_version - history.keep
     if oldest <= 0:
         return there
-    if history.switch is not None and oldest < history.switch <= confirmed and history.chosen(confirmed).id[1] is None:
+    if (
+        history.switch is not None
+        and oldest < history.switch <= driver_version
+        and history.chosen(driver_version).id[1] is None
+    ):
         return there  # which attempt of the oldest version won is told by no file
     chain = {version: history.chosen(version).id for version in range(1, oldest + 1)}
     base = max((v for v, id_ in chain.items() if file_name(id_, "snapshot") in there), default=0)
@@ -132,7 +136,7 @@ def needed(folder: Path, history: History, confirmed: int) -> set[str]:
 def load(folder: Path, attempt: Attempt) -> dict[bytes, bytes | None]:
     version, unique_id = attempt.id
     loader = HdfsPartitionReader(LOCAL, str(folder), FORMAT, {version: unique_id} if unique_id else {})
-    return dict(pair for window in loader.load(version, pairs) for pair in window)
+    return dict(pair for chunk in loader.load(version, pairs) for pair in chunk)
 
 
 @pytest.mark.thorough
@@ -145,7 +149,7 @@ def test_what_is_retained_loads_and_the_rest_is_gone(history: History, data: st.
         folder = Path(root)
         make(folder, history)
         cleaner = retention(folder, history)
-        for number, confirmed in enumerate(runs):
+        for number, driver_version in enumerate(runs):
             for attempt in history.attempts():
                 if attempt.snapshot_at == number and (
                     attempt.full or (folder / file_name(attempt.id, "delta")).exists()
@@ -153,12 +157,12 @@ def test_what_is_retained_loads_and_the_rest_is_gone(history: History, data: st.
                     write(folder, attempt.id, "snapshot", attempt.state())
             if data.draw(st.booleans()):
                 cleaner = retention(folder, history)  # another executor, which knows nothing yet
-            expected = needed(folder, history, confirmed)
-            chosen = history.chosen(confirmed)
+            expected = needed(folder, history, driver_version)
+            chosen = history.chosen(driver_version)
             lineage = chosen.lineage() if data.draw(st.booleans()) else []
             cleaner.run(chosen.id, [tuple(item) for item in lineage])
             assert {path.name for path in folder.iterdir()} == expected
-            for version in range(max(1, confirmed - history.keep), count + 1):
+            for version in range(max(1, driver_version - history.keep), count + 1):
                 for attempt in history.versions[version - 1]:
-                    if attempt.path()[:confirmed][-1] is chosen or attempt is history.chosen(version):
+                    if attempt.path()[:driver_version][-1] is chosen or attempt is history.chosen(version):
                         assert load(folder, attempt) == attempt.state()

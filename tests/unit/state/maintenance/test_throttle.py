@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from hdfsstore.state.maintenance.throttle import Foreground, Pace, Stopped
+from hdfsstore.state.maintenance.throttle import Foreground, Stopped, Throttle
 
 LONG = 60.0
 
 
 def test_idle_work_goes_on_at_once():
-    pace = Pace(lambda: False, Foreground())
-    pace()
-    assert pace.seconds_waited == 0
+    throttle = Throttle(lambda: False, Foreground())
+    throttle()
+    assert throttle.seconds_waited == 0
 
 
 def test_work_waits_until_the_last_call_has_ended():
@@ -34,37 +34,37 @@ def test_work_waits_until_the_last_call_has_ended():
 def test_work_gives_way_to_a_call_and_goes_on_beside_one_that_never_ends():
     """It waits in proportion to what it has done: 20 ms of work are worth 40 ms of waiting."""
     foreground = Foreground()
-    pace = Pace(lambda: False, foreground)
+    throttle = Throttle(lambda: False, foreground)
     with foreground:
         until = time.thread_time() + 0.02
         while time.thread_time() < until:
             pass
-        pace()
-        waited = pace.seconds_waited
+        throttle()
+        waited = throttle.seconds_waited
         for _ in range(5):
-            pace()
+            throttle()
     assert waited >= 0.02
-    assert pace.seconds_waited >= waited
+    assert throttle.seconds_waited >= waited
 
 
 def test_work_that_goes_on_in_another_thread_does_not_wait_for_the_first_ones_sake():
     """Each thread's time counts from zero: the difference of two threads' times means nothing."""
     foreground = Foreground()
-    pace = Pace(lambda: False, foreground)
+    throttle = Throttle(lambda: False, foreground)
     until = time.thread_time() + 0.05
     while time.thread_time() < until:
         pass
     with foreground:
-        thread = threading.Thread(target=pace)
+        thread = threading.Thread(target=throttle)
         thread.start()
         thread.join(LONG)
-        pace()
-    assert pace.seconds_waited == 0
+        throttle()
+    assert throttle.seconds_waited == 0
 
 
 def test_work_stops_when_told():
     with pytest.raises(Stopped):
-        Pace(lambda: True, Foreground())()
+        Throttle(lambda: True, Foreground())()
 
 
 def test_a_call_that_raises_has_ended():

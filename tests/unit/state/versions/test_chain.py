@@ -71,8 +71,8 @@ def expected(snapshot: int | None, *deltas: int) -> Chain:
 
 def load(folder: Path, version: int, attempt: str = "a") -> State:
     loader = HdfsPartitionReader(LOCAL, str(folder), FORMAT, {version: unique_id(version, attempt)})
-    rows = [pair for window in loader.load(version, pairs) for pair in window]
-    streamed = [pair for window in loader.stream(version, pairs) for pair in window]
+    rows = [pair for chunk in loader.load(version, pairs) for pair in chunk]
+    streamed = [pair for chunk in loader.stream(version, pairs) for pair in chunk]
     assert sorted(rows) == sorted(streamed)
     assert len(dict(rows)) == len(rows)
     return dict(rows)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_only_files_that_are_named_are_opened_and_each_once(tmp_path: Path) -> N
     write_deltas(tmp_path, 9, snapshots=(3, 6), presumed=(3, 6))
     watched = Watched(tmp_path)
     loader = HdfsPartitionReader(watched.filesystem, ".", FORMAT, {9: unique_id(9)})
-    assert dict(pair for window in loader.load(9, pairs) for pair in window) == state_at(9)
+    assert dict(pair for chunk in loader.load(9, pairs) for pair in chunk) == state_at(9)
     names = [f"{v}_{unique_id(v)}" for v in range(10)]
     assert sorted(watched.opened) == [f"{names[6]}.snapshot", *(f"{names[v]}.delta" for v in (7, 8, 9))]
     assert set(watched.missed) == {f"{names[9]}.snapshot"}
@@ -273,7 +273,7 @@ def test_a_store_does_not_take_a_missing_version_for_the_empty_one(tmp_path: Pat
 @pytest.mark.parametrize("window_bytes", [1, 50, 70])
 def test_files_of_many_windows(tmp_path: Path, window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     write_deltas(tmp_path, 9, snapshots=(3,), presumed=(3, 6))
-    monkeypatch.setattr(records, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(records, "CHUNK_BYTES", window_bytes)
     for version in range(1, 10):
         assert load(tmp_path, version) == state_at(version)
 
@@ -282,7 +282,7 @@ def test_offsets_count_the_header(tmp_path: Path) -> None:
     path = write(tmp_path, (2, unique_id(2)), "delta", {b"not a row": b"x"}, items(1))
     loader = HdfsPartitionReader(LOCAL, str(tmp_path), RecordFormat(max_record_bytes=8), {2: unique_id(2)})
     with pytest.raises(StateStoreError, match="decompressed") as caught:
-        loader.changes([2], lambda _, window: pairs(window))
+        loader.changes([2], lambda _, chunk: pairs(chunk))
     assert caught.value.path == str(path)
     assert caught.value.offset is not None
     assert caught.value.offset >= len('vX[{"version":1,"checkpointUniqueId":"a00000001"}]') + 4
@@ -297,7 +297,7 @@ def test_changes(tmp_path: Path) -> None:
     loader = HdfsPartitionReader(LOCAL, str(tmp_path), FORMAT, {v: unique_id(v) for v in (3, 4, 5)})
 
     def changed(*versions: int) -> list[tuple[int, dict[bytes, bytes | None]]]:
-        return loader.changes(versions, lambda version, window: (version, dict(pairs(window))))
+        return loader.changes(versions, lambda version, chunk: (version, dict(pairs(chunk))))
 
     assert changed(1, 2) == [(v, changes_of(v)) for v in (1, 2)]
     assert changed(4, 5) == [(v, changes_of(v)) for v in (4, 5)]
