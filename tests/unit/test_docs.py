@@ -117,3 +117,15 @@ def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
     assert set((ROOT / "docs").rglob("*.md")) - {index} <= linked
+
+
+def prose(page: Path) -> list[str]:
+    """The page's lines without code, tables and URLs."""
+    lines = re.sub(r"^\s*```.*?^\s*```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).splitlines()
+    return [line for line in lines if not line.startswith(("|", "    ")) and "://" not in line]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "tests/data/README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_prose_have_120_characters_at_most(page: Path) -> None:
+    """Ruff holds the lines of Python to the same."""
+    assert [line for line in prose(page) if len(line) > 120] == []
