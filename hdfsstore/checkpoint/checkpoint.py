@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
-from hdfsstore.checkpoint.state_reader import StateReader
+from hdfsstore.checkpoint.reading import OperatorState, StateRequest
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
     BatchNotAvailableError,
@@ -220,8 +221,16 @@ class Checkpoint:
             SchemaMismatchError: there is no schema, or the rows do not fit it; the message says what they look like.
             UnsupportedProviderError, UnsupportedTypeError: this release cannot read the state.
         """
-        reader = self._state_reader(operator_id, store_name, batch_id, join_side, partitions, key_schema, value_schema)
-        return reader.read(self._threads)
+        request = StateRequest(
+            operator_id=operator_id,
+            store_name=store_name,
+            batch_id=batch_id,
+            join_side=join_side,
+            partitions=partitions,
+            key_schema=key_schema,
+            value_schema=value_schema,
+        )
+        return reading.read_state(self._operator_state(request), request, self._threads)
 
     def open_state(
         self,
@@ -239,8 +248,16 @@ class Checkpoint:
         It holds the keys of the deltas since the last snapshot, and a few megabytes for each thread. Errors that only
         show while rows are read are raised by the reader.
         """
-        reader = self._state_reader(operator_id, store_name, batch_id, join_side, partitions, key_schema, value_schema)
-        return reader.stream(self._threads)
+        request = StateRequest(
+            operator_id=operator_id,
+            store_name=store_name,
+            batch_id=batch_id,
+            join_side=join_side,
+            partitions=partitions,
+            key_schema=key_schema,
+            value_schema=value_schema,
+        )
+        return reading.open_state(self._operator_state(request), request, self._threads)
 
     def read_changes(
         self,
@@ -268,35 +285,29 @@ class Checkpoint:
                 remedy="Give the earlier one first",
             )
         self._committed(start_batch_id)
-        batch_ids = range(start_batch_id, end_batch_id + 1)
-        schemas = key_schema, value_schema
-        reader = self._state_reader(operator_id, store_name, end_batch_id, None, partitions, *schemas, batch_ids)
-        return reader.changes(range(start_batch_id + 1, end_batch_id + 2), self._threads)
-
-    def _state_reader(
-        self,
-        operator_id: int,
-        store_name: str,
-        batch_id: int | None,
-        join_side: str | None,
-        partitions: Sequence[int] | None,
-        key_schema: pa.Schema | None,
-        value_schema: pa.Schema | None,
-        batch_ids: Sequence[int] = (),
-    ) -> StateReader:
-        batch_id, conf = self._committed(batch_id)
-        self._check_provider(conf)
-        return StateReader(
-            self._fs,
-            self.operator(operator_id, batch_id),
-            store_name,
-            version=batch_id + 1,
-            unique_ids=self._unique_ids(operator_id, batch_ids or (batch_id,)),
-            join_side=join_side,
+        request = StateRequest(
+            operator_id=operator_id,
+            store_name=store_name,
+            batch_id=end_batch_id,
+            join_side=None,
             partitions=partitions,
+            key_schema=key_schema,
+            value_schema=value_schema,
+        )
+        state = self._operator_state(request, range(start_batch_id, end_batch_id + 1))
+        return reading.read_changes(state, request, range(start_batch_id + 1, end_batch_id + 2), self._threads)
+
+    def _operator_state(self, request: StateRequest, batch_ids: Sequence[int] = ()) -> OperatorState:
+        """Finds the state of the request's operator, with the unique ids of `batch_ids` (its own batch by default)."""
+        batch_id, conf = self._committed(request.batch_id)
+        self._check_provider(conf)
+        return OperatorState(
+            fs=self._fs,
+            operator=self.operator(request.operator_id, batch_id),
+            version=batch_id + 1,
+            unique_ids=self._unique_ids(request.operator_id, batch_ids or (batch_id,)),
             conf=conf,
             max_record_bytes=self._max_record_bytes,
-            schemas=(key_schema, value_schema),
         )
 
     def _unique_ids(self, operator_id: int, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:

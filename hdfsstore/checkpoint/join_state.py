@@ -10,12 +10,14 @@ Its rows are (join keys, input row) of all indexes below the number.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.checkpoint.operators import Operator
-from hdfsstore.checkpoint.reading import Convert, RowConverter, StorePartition
+from hdfsstore.checkpoint.row_converter import Convert, RowConverter
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
@@ -48,13 +50,17 @@ class JoinSideConverter:
     Args:
         counts: converts the side's keyToNumValues store.
         rows: converts the side's keyWithIndexToValue store.
-        count_readers: what loads the keyToNumValues store, by partition.
+        count_readers: read the keyToNumValues store, by partition.
+        version: the version of both stores.
     """
 
-    def __init__(self, counts: RowConverter, rows: RowConverter, count_readers: dict[int, PartitionReader]) -> None:
+    def __init__(
+        self, counts: RowConverter, rows: RowConverter, count_readers: Mapping[int, PartitionReader], version: int
+    ) -> None:
         self._counts = counts
         self._rows = rows
         self._count_readers = count_readers
+        self._version = version
         fields = list(rows.values.arrow_type)
         self._width = len(fields) - has_matched_column(rows.value_type)
         self._value_type = pa.struct(fields[: self._width])
@@ -66,10 +72,10 @@ class JoinSideConverter:
             ]
         )
 
-    def at(self, partition: StorePartition, version: int) -> Convert:
-        """What converts the chunks of one partition, once it has loaded the numbers of rows of its keys."""
-        # Nothing is noted while the store is loaded: where a file of it is damaged or gone, loading starts anew.
-        counts = self._count_readers[partition.partition_id].load(version, self._count)
+    def of_partition(self, partition_id: int) -> Convert:
+        """Loads the numbers of rows of the partition's keys, and converts its chunks by them."""
+        # `known` is filled after the load, because a load starts anew where a file is damaged or gone.
+        counts = self._count_readers[partition_id].load(self._version, self._count)
         known = KeySet()
         for chunk, _ in counts:
             try:
@@ -79,7 +85,7 @@ class JoinSideConverter:
                     "a snapshot holds a key twice", chunk.path, remedy="It is damaged: restore it"
                 ) from None
         numbers = pa.concat_arrays([array for _, array in counts]) if counts else pa.array([], pa.int64())
-        convert_rows = self._rows.at(partition, version)
+        convert_rows = self._rows.of_partition(partition_id)
 
         def convert(chunk: RecordChunk) -> pa.RecordBatch:
             rows = convert_rows(chunk)

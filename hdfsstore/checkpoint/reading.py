@@ -1,4 +1,4 @@
-"""Reads the rows of a store at a version, or its changes over a range of versions, into Arrow.
+"""Reads the rows of a store after a batch, or its changes over a range of batches, into Arrow.
 
 Columns are those of Spark's `statestore` source: key struct, value struct, partition_id int32; with changes, batch_id
 int64 and change_type ("update" or "delete") come first.
@@ -6,155 +6,219 @@ int64 and change_type ("update" or "delete") come first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from itertools import chain
+from typing import TypeAlias
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem, FileType
 
-from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.checkpoint.conf import compression_codec, row_checksum
+from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
+from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.row_converter import Constant, Converter, RowConverter, describe_rows
+from hdfsstore.checkpoint.spark_quirks import stored_value_type
+from hdfsstore.codecs.arrow_types import from_arrow_schema
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.codecs.types import StructType
-from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.errors import SchemaMismatchError, StateStoreError
+from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
+from hdfsstore.fs import file_types
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import PartitionReader
-
-Convert = Callable[[RecordChunk], pa.RecordBatch]
 
 UPDATE, DELETE = "update", "delete"
 
 
 @dataclass(frozen=True, slots=True)
-class StorePartition:
-    """One partition of a store: its number and what reads its versions."""
+class StateRequest:
+    """The rows that a caller asks a checkpoint for.
 
-    partition_id: int
-    reader: PartitionReader
+    Attributes:
+        operator_id, store_name: the store; a request with a join side ignores the name.
+        batch_id: a committed batch; None = the newest.
+        join_side: "left" or "right" of a stream-stream join, or None.
+        partitions: the partitions to read; None = all.
+        key_schema, value_schema: replace those of the store.
+    """
 
-
-class Converter(Protocol):
-    """Turns the chunks of a partition into record batches of one schema."""
-
-    schema: pa.Schema
-
-    def at(self, partition: StorePartition, version: int) -> Convert:
-        """What converts the chunks of one partition at one version."""
-
-
-class RowConverter:
-    """Turns chunks of records into record batches of (key, value, partition_id)."""
-
-    def __init__(self, key_type: StructType, value_type: StructType) -> None:
-        self.key_type = key_type
-        self.value_type = value_type
-        self.keys = RowCodec(key_type)
-        self.values = RowCodec(value_type)
-        self.schema = pa.schema(
-            [
-                pa.field("key", self.keys.arrow_type),
-                pa.field("value", self.values.arrow_type),
-                pa.field("partition_id", pa.int32()),
-            ]
-        )
-
-    def at(self, partition: StorePartition, version: int) -> Convert:  # noqa: ARG002 - only a join side needs it
-        """What converts the chunks of one partition."""
-        ids = _Constant(pa.scalar(partition.partition_id, pa.int32()))
-
-        def convert(chunk: RecordChunk) -> pa.RecordBatch:
-            keys, values = self.decode(chunk)
-            return pa.RecordBatch.from_arrays([keys, values, ids.array(len(chunk))], schema=self.schema)
-
-        return convert
-
-    def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
-        """Keys and values of a chunk; a tombstone's value is null."""
-        return (
-            _decode(self.keys, "key", chunk, chunk.keys),
-            _decode(self.values, "value", chunk, chunk.values),
-        )
+    operator_id: int
+    store_name: str
+    batch_id: int | None
+    join_side: str | None
+    partitions: Sequence[int] | None
+    key_schema: pa.Schema | None
+    value_schema: pa.Schema | None
 
 
-def _decode(codec: RowCodec, part: str, chunk: RecordChunk, spans: pa.Buffer) -> pa.StructArray:
-    try:
-        return codec.decode(chunk.data, spans)
-    except SchemaMismatchError as error:
-        error = SchemaMismatchError(
-            f"the {part} schema does not fit: {error.message} ({describe_rows(spans)})",
-            offset=error.offset,
-            remedy=f"If the schema is wrong, give the right one: {part}_schema=pyarrow.schema([...])",
-        )
-        raise chunk.locate(error) from None
-    except StateStoreError as error:
-        raise chunk.locate(error) from None
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """The state of one operator after a batch, in the files of a checkpoint.
+
+    Attributes:
+        fs: the checkpoint's filesystem.
+        operator: the operator, with the metadata it has at the batch.
+        version: the version that the batch wrote.
+        unique_ids: version -> partition -> the unique id of each of the operator's stores, for the versions that have
+            ids among those that are read.
+        conf: the settings that the offset log pins for the batch.
+        max_record_bytes: a key or value that declares more than this is refused.
+    """
+
+    fs: FileSystem
+    operator: Operator
+    version: int
+    unique_ids: Mapping[int, Sequence[Sequence[str]]]
+    conf: Mapping[str, str]
+    max_record_bytes: int
+
+    def reader(self, store: Store, partition_id: int) -> PartitionReader:
+        """Reads one partition of a store of the operator."""
+        file_format = RecordFormat(compression_codec(self.conf), row_checksum(self.conf), self.max_record_bytes)
+        unique_ids = self._unique_ids(store, partition_id)
+        return HdfsPartitionReader(self.fs, store.partition_path(partition_id), file_format, unique_ids)
+
+    def first_chunk(self, store: Store) -> RecordChunk | None:
+        """Some records of the store; None where it has none."""
+        for partition_id in store.partition_ids:
+            for chunk in self.reader(store, partition_id).stream(self.version, RecordChunk.copy):
+                return chunk
+        return None
+
+    def _unique_ids(self, store: Store, partition_id: int) -> dict[int, str]:
+        position = [other.name for other in self.operator.stores].index(store.name)
+        ids = {}
+        for version, partitions in self.unique_ids.items():
+            try:
+                unique_id = partitions[partition_id][position]
+            except IndexError:
+                raise CorruptFileError(
+                    f"the commit log of batch {version - 1} has no unique id for this store",
+                    store.partition_path(partition_id),
+                    remedy="The commit log, or the operator's metadata, is of another query",
+                ) from None
+            if unique_id:  # Empty for a store that has no ids, beside others that have.
+                ids[version] = unique_id
+        return ids
 
 
-def describe_rows(spans: pa.Buffer) -> str:
-    """What the sizes of rows tell of their schema: 8 bytes of null bits for each 64 fields, and 8 bytes a field."""
-    sizes = [size & ~7 for size in memoryview(spans).cast("i").tolist()[1::2] if size >= 0]
-    if not sizes:
-        return "no rows"
-    low, high = min(sizes), max(sizes)
-    most = next(n for n in range(low // 8, -1, -1) if 8 * ((n + 63) // 64) + 8 * n <= low)
-    if low < high:
-        return f"{len(sizes)} rows of {low} to {high} bytes: at most {most} fields, some of variable length"
-    return f"{len(sizes)} rows of {low} bytes: {most} fields if all have a fixed width, else fewer"
+def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
+    """The rows as a table."""
+    converter, readers = _converter_and_readers(state, request)
+
+    def load(partition_id: int) -> list[pa.RecordBatch]:
+        return readers[partition_id].load(state.version, converter.of_partition(partition_id))
+
+    loaded = run_all([partial(load, partition_id) for partition_id in readers], threads)
+    return pa.Table.from_batches(chain.from_iterable(loaded), converter.schema)
 
 
-class _Constant:
-    """One value as arrays of any length, sharing memory."""
+def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.RecordBatchReader:
+    """The rows as a stream of record batches, in bounded memory. Batches of several partitions alternate."""
+    converter, readers = _converter_and_readers(state, request)
 
-    def __init__(self, value: pa.Scalar) -> None:
-        self._value = value
-        self._array = pa.repeat(value, 0)
+    def stream(partition_id: int) -> Iterator[pa.RecordBatch]:
+        return readers[partition_id].stream(state.version, converter.of_partition(partition_id))
 
-    def array(self, length: int) -> pa.Array:
-        if length > len(self._array):
-            self._array = pa.repeat(self._value, max(length, 2 * len(self._array)))
-        return self._array.slice(0, length)
-
-
-def read_table(partitions: Sequence[StorePartition], converter: Converter, version: int, threads: int) -> pa.Table:
-    """The state at `version` as a table."""
-    loads = [partial(_load, partition, converter, version) for partition in partitions]
-    batches = [batch for loaded in run_all(loads, threads) for batch in loaded]
-    return pa.Table.from_batches(batches, schema=converter.schema)
-
-
-def open_reader(
-    partitions: Sequence[StorePartition], converter: Converter, version: int, threads: int
-) -> pa.RecordBatchReader:
-    """The state at `version` as a stream of record batches, in bounded memory; partitions come interleaved."""
-    streams = [partial(_stream, partition, converter, version) for partition in partitions]
+    streams = [partial(stream, partition_id) for partition_id in readers]
     return pa.RecordBatchReader.from_batches(converter.schema, stream_all(streams, threads))
 
 
-def _load(partition: StorePartition, converter: Converter, version: int) -> list[pa.RecordBatch]:
-    return partition.reader.load(version, converter.at(partition, version))
-
-
-def _stream(partition: StorePartition, converter: Converter, version: int) -> Iterator[pa.RecordBatch]:
-    return partition.reader.stream(version, converter.at(partition, version))
-
-
-def read_changes(
-    partitions: Sequence[StorePartition], converter: RowConverter, versions: range, threads: int
-) -> pa.Table:
+def read_changes(state: OperatorState, request: StateRequest, versions: range, threads: int) -> pa.Table:
     """Every record of the deltas of `versions`, partition by partition, in their order."""
-    schema = pa.schema([pa.field("batch_id", pa.int64()), pa.field("change_type", pa.string()), *converter.schema])
+    rows, readers = _of_store(state, request)
+    schema = pa.schema([pa.field("batch_id", pa.int64()), pa.field("change_type", pa.string()), *rows.schema])
 
-    def read(partition: StorePartition) -> list[pa.RecordBatch]:
-        ids = _Constant(pa.scalar(partition.partition_id, pa.int32()))
+    def read(partition_id: int) -> list[pa.RecordBatch]:
+        ids = Constant(pa.scalar(partition_id, pa.int32()))
 
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
-            keys, values = converter.decode(chunk)
+            keys, values = rows.decode(chunk)
             batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(chunk))
             kinds = pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
             columns = [batch_ids, kinds, keys, values, ids.array(len(chunk))]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return partition.reader.changes(versions, convert)
+        return readers[partition_id].changes(versions, convert)
 
-    changed = run_all([partial(read, partition) for partition in partitions], threads)
-    return pa.Table.from_batches([batch for batches in changed for batch in batches], schema=schema)
+    changed = run_all([partial(read, partition_id) for partition_id in readers], threads)
+    return pa.Table.from_batches(chain.from_iterable(changed), schema)
+
+
+Readers: TypeAlias = dict[int, PartitionReader]
+
+
+def _converter_and_readers(state: OperatorState, request: StateRequest) -> tuple[Converter, Readers]:
+    if request.join_side is None:
+        return _of_store(state, request)
+    return _of_join_side(state, request, request.join_side)
+
+
+def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter, Readers]:
+    store = state.operator.store(request.store_name)
+    rows = _row_converter(state, store, request.key_schema, request.value_schema)
+    return rows, _readers(state, store, rows.key_type, request.partitions)
+
+
+def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[JoinSideConverter, Readers]:
+    count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
+    rows = _row_converter(state, row_store, None, request.value_schema)
+    counts = _row_converter(state, count_store, request.key_schema, None)
+    count_readers = {i: state.reader(count_store, i) for i in count_store.partition_ids}
+    converter = JoinSideConverter(counts, rows, count_readers, state.version)
+    return converter, _readers(state, row_store, rows.key_type, request.partitions)
+
+
+def _readers(state: OperatorState, store: Store, key_type: StructType, wanted: Sequence[int] | None) -> Readers:
+    """Reads the wanted partitions. Raises CheckpointNotFoundError where one has no folder."""
+    found, declared = set(store.partition_ids), range(store.num_partitions)
+    expected = store.needed_partitions(key_type)
+    needed = expected if wanted is None else [i for i in sorted(set(wanted)) if i in expected or i not in declared]
+    partition_id = next((i for i in needed if i not in found), None)
+    if partition_id is not None:
+        raise CheckpointNotFoundError(
+            f"operator {state.operator.operator_id} has no partition {partition_id}",
+            store.partition_path(partition_id),
+            remedy=f"Its partitions are {sorted(found)}; {store.num_partitions} are declared",
+        )
+    _check_folders(state.fs, store)
+    return {i: state.reader(store, i) for i in sorted(found if wanted is None else found & set(wanted))}
+
+
+def _check_folders(fs: FileSystem, store: Store) -> None:
+    """Refuses a store that has a folder in no partition: it does not exist, whatever the metadata says."""
+    folders = [store.partition_path(partition_id) for partition_id in store.partition_ids]
+    if folders and FileType.Directory not in file_types(fs, folders):
+        raise CheckpointNotFoundError(
+            f"no partition has a folder of the store {store.name!r}, which the operator metadata names",
+            folders[0],
+            remedy="The checkpoint was not copied whole, or its metadata is damaged",
+        )
+
+
+def _row_converter(
+    state: OperatorState, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
+) -> RowConverter:
+    key_type = store.key_type if key_schema is None else from_arrow_schema(key_schema)
+    value_type = store.value_type if value_schema is None else from_arrow_schema(value_schema)
+    if key_type is None or value_type is None:
+        raise _no_schema(state, store, key_type is None, value_type is None)
+    if value_schema is None:
+        value_type = stored_value_type(state.operator, store, value_type, state.conf, lambda: state.first_chunk(store))
+    try:
+        return RowConverter(key_type, value_type)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
+
+
+def _no_schema(state: OperatorState, store: Store, no_key: bool, no_value: bool) -> SchemaMismatchError:
+    first = state.first_chunk(store)
+    looks = "it has no rows at this batch"
+    if first is not None:
+        looks = f"keys: {describe_rows(first.keys)}; values: {describe_rows(first.values)}"
+    missing = [f"{part}_schema=pyarrow.schema([...])" for part, no in (("key", no_key), ("value", no_value)) if no]
+    return SchemaMismatchError(
+        f"the store has no schema file; {looks}", store.schema_path, remedy=f"Give {' and '.join(missing)}"
+    )

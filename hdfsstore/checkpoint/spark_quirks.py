@@ -21,7 +21,7 @@ SINGLE_NULL_ROW = bytes([1]) + bytes(15)
 SINGLE_NULL_TYPE = StructType((StructField("__dummy__", NullType()),))
 
 
-def kept_value_type(
+def stored_value_type(
     operator: Operator,
     store: Store,
     declared: StructType,

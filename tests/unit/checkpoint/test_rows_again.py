@@ -14,7 +14,7 @@ import pytest
 from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.conf import HDFS_PROVIDER, PROVIDER, compression_codec, row_checksum
 from hdfsstore.checkpoint.operators import Operator, Store
-from hdfsstore.checkpoint.spark_quirks import kept_value_type
+from hdfsstore.checkpoint.spark_quirks import stored_value_type
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
 from hdfsstore.codecs.types import CalendarIntervalType, StringType, StructType, parse_type
 from hdfsstore.codecs.unsafe_row import RowCodec
@@ -80,7 +80,7 @@ def types_of(case: Path, checkpoint: Checkpoint, operator: Operator, store: Stor
         assert isinstance(value_type, StructType)
         return key_type, value_type
     first = next(chunks(checkpoint, store), None)
-    return store.key_type, kept_value_type(operator, store, store.value_type, conf, lambda: first)
+    return store.key_type, stored_value_type(operator, store, store.value_type, conf, lambda: first)
 
 
 @pytest.mark.parametrize("case", hdfs_cases(), ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -1,0 +1,98 @@
+"""Decodes the records of a store into Arrow: a key struct, a value struct, and the partition's number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import pyarrow as pa
+
+from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.types import StructType
+from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.errors import SchemaMismatchError, StateStoreError
+
+Convert = Callable[[RecordChunk], pa.RecordBatch]
+
+
+class Converter(Protocol):
+    """Turns the chunks of each partition into record batches of one schema."""
+
+    schema: pa.Schema
+
+    def of_partition(self, partition_id: int) -> Convert:
+        """Converts the chunks of one partition."""
+
+
+class RowConverter:
+    """Turns chunks of records into record batches of (key, value, partition_id)."""
+
+    def __init__(self, key_type: StructType, value_type: StructType) -> None:
+        self.key_type = key_type
+        self.value_type = value_type
+        self.keys = RowCodec(key_type)
+        self.values = RowCodec(value_type)
+        self.schema = pa.schema(
+            [
+                pa.field("key", self.keys.arrow_type),
+                pa.field("value", self.values.arrow_type),
+                pa.field("partition_id", pa.int32()),
+            ]
+        )
+
+    def of_partition(self, partition_id: int) -> Convert:
+        """Converts the chunks of one partition."""
+        ids = Constant(pa.scalar(partition_id, pa.int32()))
+
+        def convert(chunk: RecordChunk) -> pa.RecordBatch:
+            keys, values = self.decode(chunk)
+            return pa.RecordBatch.from_arrays([keys, values, ids.array(len(chunk))], schema=self.schema)
+
+        return convert
+
+    def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
+        """Keys and values of a chunk; a tombstone's value is null."""
+        return (
+            _decode(self.keys, "key", chunk, chunk.keys),
+            _decode(self.values, "value", chunk, chunk.values),
+        )
+
+
+def _decode(codec: RowCodec, part: str, chunk: RecordChunk, spans: pa.Buffer) -> pa.StructArray:
+    try:
+        return codec.decode(chunk.data, spans)
+    except SchemaMismatchError as error:
+        error = SchemaMismatchError(
+            f"the {part} schema does not fit: {error.message} ({describe_rows(spans)})",
+            offset=error.offset,
+            remedy=f"If the schema is wrong, give the right one: {part}_schema=pyarrow.schema([...])",
+        )
+        raise chunk.locate(error) from None
+    except StateStoreError as error:
+        raise chunk.locate(error) from None
+
+
+def describe_rows(spans: pa.Buffer) -> str:
+    """Guesses the number of fields from the sizes of rows: 8 bytes of null bits for each 64 fields, 8 bytes a field."""
+    sizes = [size & ~7 for size in memoryview(spans).cast("i").tolist()[1::2] if size >= 0]
+    if not sizes:
+        return "no rows"
+    low, high = min(sizes), max(sizes)
+    most = next(n for n in range(low // 8, -1, -1) if 8 * ((n + 63) // 64) + 8 * n <= low)
+    if low < high:
+        return f"{len(sizes)} rows of {low} to {high} bytes: at most {most} fields, some of variable length"
+    return f"{len(sizes)} rows of {low} bytes: {most} fields if all have a fixed width, else fewer"
+
+
+class Constant:
+    """One value as arrays of any length, which share memory."""
+
+    def __init__(self, value: pa.Scalar) -> None:
+        self._value = value
+        self._array = pa.repeat(value, 0)
+
+    def array(self, length: int) -> pa.Array:
+        """The value, `length` times."""
+        if length > len(self._array):
+            self._array = pa.repeat(self._value, max(length, 2 * len(self._array)))
+        return self._array.slice(0, length)
