@@ -1,6 +1,7 @@
 """The state of Spark's streaming queries, opened from Python at native speed."""
 
-from hdfsstore.checkpoint.checkpoint import Batch, Checkpoint
+from hdfsstore.checkpoint.batch import Batch
+from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.commit_log import CommitLog
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.errors import (

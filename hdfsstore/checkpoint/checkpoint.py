@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint import reading
+from hdfsstore.checkpoint.batch import Batch, to_batch
 from hdfsstore.checkpoint.batch_logs import BatchLogs
-from hdfsstore.checkpoint.commit_log import CommitLogEntry
-from hdfsstore.checkpoint.offset_log import OffsetLogEntry
+from hdfsstore.checkpoint.location import check_checkpoint
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.reading import OperatorState, StateRequest
@@ -26,38 +25,9 @@ from hdfsstore.errors import (
     StateStoreError,
     UnsupportedProviderError,
 )
-from hdfsstore.fs import Location, file_types, list_folder, resolve
+from hdfsstore.fs import Location, list_folder, resolve
 
 _ROCKSDB_ENDINGS = (".zip", ".changelog")
-_CHILDREN_LOOKED_AT = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch that the checkpoint still keeps.
-
-    Attributes:
-        batch_id: its number; it read version batch_id of each store and wrote version batch_id + 1.
-        committed: whether it is done. One that is not is run again when the query is started. Spark 2.1, which does
-            not tell, is taken to have done all of them: it writes a version of the state whole or not at all.
-        watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 before there is one.
-        timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 where the log lacks it.
-        conf: the settings that the offset log pins.
-        offsets: for each source the offset that it reads to, as the source's own JSON text; None = nothing yet.
-        source_ids: for each source its id, or its position where it has none.
-        next_watermark_ms: the watermark of the batch after it; None where it is not committed.
-        state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without them.
-    """
-
-    batch_id: int
-    committed: bool
-    watermark_ms: int
-    timestamp_ms: int
-    conf: dict[str, str]
-    offsets: list[str | None]
-    source_ids: list[str]
-    next_watermark_ms: int | None
-    state_unique_ids: dict[int, list[list[str]]]
 
 
 class Checkpoint:
@@ -84,8 +54,7 @@ class Checkpoint:
         self._fs, self.path = resolve(location)
         self._threads = num_threads or os.cpu_count() or 1
         self._max_record_bytes = max_record_bytes
-        if not _is_checkpoint(self._fs, self.path):
-            raise CheckpointNotFoundError("there is no checkpoint here", self.path, remedy=_advice(self._fs, self.path))
+        check_checkpoint(self._fs, self.path)
         self._logs = BatchLogs(self._fs, self.path)
 
     def __repr__(self) -> str:
@@ -124,7 +93,9 @@ class Checkpoint:
         started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
         committed = [batch_id for batch_id in started if batch_id in logged.commits.files]
         finished = self._logs.commits.read_all(logged.commits, committed)
-        return [_batch(number, entry, finished.get(number), number in logged.done) for number, entry in started.items()]
+        return [
+            to_batch(number, entry, finished.get(number), number in logged.done) for number, entry in started.items()
+        ]
 
     @property
     def damaged(self) -> list[CorruptFileError]:
@@ -168,7 +139,7 @@ class Checkpoint:
             raise BatchNotAvailableError(f"the checkpoint does not keep batch {batch_id}", self.path, remedy=kept)
         is_ended = batch_id in logged.commits.files
         finished = self._logs.commits.read(logged.commits, batch_id) if is_ended else None
-        return _batch(batch_id, started, finished, batch_id in logged.done)
+        return to_batch(batch_id, started, finished, batch_id in logged.done)
 
     @property
     def operators(self) -> list[Operator]:
@@ -367,43 +338,3 @@ class Checkpoint:
         stores = (store for operator in self.operators for store in operator.stores)
         folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
         return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in list_folder(self._fs, folder))
-
-
-def _batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:
-    return Batch(
-        batch_id,
-        committed,
-        entry.watermark_ms,
-        entry.timestamp_ms,
-        entry.conf,
-        entry.offsets,
-        entry.source_ids,
-        commit.next_watermark_ms if commit else None,
-        commit.state_unique_ids if commit else {},
-    )
-
-
-def _is_checkpoint(fs: FileSystem, path: str) -> bool:
-    types = file_types(fs, [f"{path}/offsets", f"{path}/commits", f"{path}/metadata"])
-    return FileType.Directory in types[:2] or types[2] == FileType.File
-
-
-def _advice(fs: FileSystem, path: str) -> str:
-    """Names the nearest folder around the path that is a checkpoint."""
-    try:
-        near = next((folder for folder in _around(fs, path) if _is_checkpoint(fs, folder)), None)
-    except StateStoreError:  # a folder around it may not be ours to look into
-        near = None
-    if near is not None:
-        return f"{near} is one: open that"
-    return "Give the checkpointLocation of a query: the folder that holds offsets, commits and state"
-
-
-def _around(fs: FileSystem, path: str) -> Iterator[str]:
-    parent = path.rpartition("/")[0]
-    while parent:
-        yield parent
-        parent = parent.rpartition("/")[0]
-    if FileType.Directory in file_types(fs, [path]):
-        children = [info.path for info in list_folder(fs, path) if info.type == FileType.Directory]
-        yield from children[:_CHILDREN_LOOKED_AT]

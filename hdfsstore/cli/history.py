@@ -12,13 +12,13 @@ import typer
 
 from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError, Operator, Store, UnsupportedTypeError
 from hdfsstore.cli import options
-from hdfsstore.cli.fields import ConditionError
 from hdfsstore.cli.keys import KeyPattern, parse_key
-from hdfsstore.cli.names import unique_names, with_names
 from hdfsstore.cli.output import choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import counted
 from hdfsstore.cli.values import json_texts
 from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.conditions.fields import ConditionError
+from hdfsstore.conditions.names import unique_names, with_names
 
 # Operators that put a key where the hash of the whole key says. A session window is where its key without the session
 # is, a join's buffered row where the join's key is.

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hdfsstore.cli.fields import ConditionError, Field, Literal, Mask, find_field
 from hdfsstore.cli.values import json_texts
+from hdfsstore.conditions.fields import ConditionError, Field, Literal, Mask, find_field
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hdfsstore.cli.names import renamed, unique_names, with_names
 from hdfsstore.cli.parquet import storable, store
 from hdfsstore.cli.values import is_number, json_texts, texts
+from hdfsstore.conditions.names import renamed, unique_names, with_names
 
 TABLE_ROWS = 20
 _TO_QUOTE = re.compile('[,"\r\n]')

@@ -11,10 +11,10 @@ import typer
 
 from hdfsstore import Checkpoint
 from hdfsstore.cli import options
-from hdfsstore.cli.fields import ConditionError, Mask
 from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
 from hdfsstore.cli.progress import rows_counted
-from hdfsstore.cli.where import parse_condition
+from hdfsstore.conditions.fields import ConditionError, Mask
+from hdfsstore.conditions.where import parse_condition
 
 
 class JoinSide(StrEnum):

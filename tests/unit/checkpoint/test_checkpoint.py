@@ -204,7 +204,7 @@ class TestLocation:
         def refuse(*_: object) -> None:
             raise StateStoreError("permission denied")
 
-        monkeypatch.setattr("hdfsstore.checkpoint.checkpoint.list_folder", refuse)
+        monkeypatch.setattr("hdfsstore.checkpoint.location.list_folder", refuse)
         with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
             Checkpoint(tmp_path)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from hdfsstore.cli.names import unique_names, with_names
 from hdfsstore.cli.values import json_texts
+from hdfsstore.conditions.names import unique_names, with_names
 from tests.support.truth import Read, reads
 
 

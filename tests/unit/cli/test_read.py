@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hdfsstore.cli.names import unique_names
+from hdfsstore.conditions.names import unique_names
 from tests.support.rows import counted
 from tests.support.truth import Read, reads
 from tests.unit.cli.conftest import Run, checkpoint

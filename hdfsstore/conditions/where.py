@@ -1,4 +1,4 @@
-"""The conditions of `--where`: a small part of SQL, evaluated on Arrow record batches one by one.
+"""Parses the conditions of `--where`, a small part of SQL, and evaluates them on Arrow record batches.
 
     condition  = all { "or" all }
     all        = one { "and" one }
@@ -13,6 +13,9 @@
 
 A field that stands alone is a boolean. As in SQL, a comparison with null is neither true nor false, and rows for which
 the condition is not true are left out. Dates and timestamps may be plain strings; a timestamp without a zone is UTC.
+
+The project parses this itself, because pyarrow evaluates expressions but parses none. DuckDB would parse and evaluate
+it, but it is an extra (`sql`): filtering rows must need no more than pyarrow.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hdfsstore.cli.fields import ConditionError, Field, Literal, Mask, find_field
+from hdfsstore.conditions.fields import ConditionError, Field, Literal, Mask, find_field
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hdfsstore.cli.names import leaves
+from hdfsstore.conditions.names import leaves
 
 Mask = Callable[[pa.RecordBatch], Any]  # gives a boolean array, null where the condition is neither true nor false
 

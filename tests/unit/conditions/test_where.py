@@ -4,8 +4,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from hdfsstore.cli.fields import ConditionError
-from hdfsstore.cli.where import parse_condition
+from hdfsstore.conditions.fields import ConditionError
+from hdfsstore.conditions.where import parse_condition
 
 VALUE = {
     "i": pa.array([1, 2, None, 4]),

@@ -1,0 +1,50 @@
+"""One batch, put together from the entries of the offset log and the commit log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hdfsstore.checkpoint.commit_log import CommitLogEntry
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that the checkpoint still keeps.
+
+    Attributes:
+        batch_id: its number; it read version batch_id of each store and wrote version batch_id + 1.
+        committed: whether it is done. One that is not is run again when the query is started. Spark 2.1, which does
+            not tell, is taken to have done all of them: it writes a version of the state whole or not at all.
+        watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 before there is one.
+        timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 where the log lacks it.
+        conf: the settings that the offset log pins.
+        offsets: for each source the offset that it reads to, as the source's own JSON text; None = nothing yet.
+        source_ids: for each source its id, or its position where it has none.
+        next_watermark_ms: the watermark of the batch after it; None where it is not committed.
+        state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without them.
+    """
+
+    batch_id: int
+    committed: bool
+    watermark_ms: int
+    timestamp_ms: int
+    conf: dict[str, str]
+    offsets: list[str | None]
+    source_ids: list[str]
+    next_watermark_ms: int | None
+    state_unique_ids: dict[int, list[list[str]]]
+
+
+def to_batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:
+    return Batch(
+        batch_id,
+        committed,
+        entry.watermark_ms,
+        entry.timestamp_ms,
+        entry.conf,
+        entry.offsets,
+        entry.source_ids,
+        commit.next_watermark_ms if commit else None,
+        commit.state_unique_ids if commit else {},
+    )

@@ -1,0 +1,44 @@
+"""Tells a checkpoint from other folders, and finds the nearest one around a path that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyarrow.fs import FileSystem, FileType
+
+from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
+from hdfsstore.fs import file_types, list_folder
+
+_CHILDREN_LOOKED_AT = 50
+
+
+def check_checkpoint(fs: FileSystem, path: str) -> None:
+    """Raises CheckpointNotFoundError unless the path is a checkpoint; its remedy names one that is near."""
+    if not _is_checkpoint(fs, path):
+        raise CheckpointNotFoundError("there is no checkpoint here", path, remedy=_advice(fs, path))
+
+
+def _is_checkpoint(fs: FileSystem, path: str) -> bool:
+    types = file_types(fs, [f"{path}/offsets", f"{path}/commits", f"{path}/metadata"])
+    return FileType.Directory in types[:2] or types[2] == FileType.File
+
+
+def _advice(fs: FileSystem, path: str) -> str:
+    """Names the nearest folder around the path that is a checkpoint."""
+    try:
+        near = next((folder for folder in _around(fs, path) if _is_checkpoint(fs, folder)), None)
+    except StateStoreError:  # a folder around it may not be ours to look into
+        near = None
+    if near is not None:
+        return f"{near} is one: open that"
+    return "Give the checkpointLocation of a query: the folder that holds offsets, commits and state"
+
+
+def _around(fs: FileSystem, path: str) -> Iterator[str]:
+    parent = path.rpartition("/")[0]
+    while parent:
+        yield parent
+        parent = parent.rpartition("/")[0]
+    if FileType.Directory in file_types(fs, [path]):
+        children = [info.path for info in list_folder(fs, path) if info.type == FileType.Directory]
+        yield from children[:_CHILDREN_LOOKED_AT]
