@@ -56,7 +56,7 @@ class ArrowState:
         """The states of the keys, aligned; every column is null where a key has none."""
         structs = self._keys(keys)
         rows = self._state.encode_keys(structs)
-        states, _ = self._state.get(rows)
+        states = self._state.get(rows)
         if states.null_count:  # only a key without a state can be another partition's
             all_new = states.null_count == len(states)
             self._state.check_keys(structs if all_new else structs.filter(states.is_null()))

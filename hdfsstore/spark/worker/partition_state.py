@@ -15,7 +15,6 @@ from hdfsstore.spark.spec import (
     GROUP_STATE,
     NO_TIMEOUT,
     NO_TIMESTAMP,
-    TIMEOUT_TIMESTAMP,
     BatchSpec,
     QuerySpec,
 )
@@ -89,9 +88,9 @@ class PartitionState:
                 remedy="Use the keys of the rows that the function is called with, and of state.expired()",
             )
 
-    def get(self, key_rows: BinaryRows) -> tuple[pa.StructArray, pa.Int64Array]:
-        """The keys' states, aligned, null where there is none; and their timeouts, -1 for none, null for no key."""
-        return self._split(self._store.get_many(key_rows))
+    def get(self, key_rows: BinaryRows) -> pa.StructArray:
+        """The keys' states, aligned, null where there is none."""
+        return self._states(self._store.get_many(key_rows))
 
     def read(self, key_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
         """The keys with their states, null where there is none, in parts where the states are large."""
@@ -137,15 +136,11 @@ class PartitionState:
         """Keys and their states; where it is one part the very array of the keys, which a store knows again."""
         for begin, end in _spans(value_rows):
             keys = key_rows if end - begin == len(key_rows) else key_rows[begin:end]
-            yield keys, self._split(value_rows[begin:end])[0]
+            yield keys, self._states(value_rows[begin:end])
 
-    def _split(self, value_rows: BinaryRows) -> tuple[pa.StructArray, pa.Int64Array]:
+    def _states(self, value_rows: BinaryRows) -> pa.StructArray:
         values = self._values.decode(value_rows)
-        columns = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
-        timeouts = columns.get(TIMEOUT_TIMESTAMP)
-        if timeouts is None:
-            timeouts = _repeat(NO_TIMESTAMP, len(values))
-        return cast(pa.StructArray, columns[GROUP_STATE]), cast(pa.Int64Array, timeouts)
+        return cast(pa.StructArray, values.flatten()[values.type.get_field_index(GROUP_STATE)])
 
 
 def _spans(rows: BinaryRows) -> Iterator[tuple[int, int]]:
