@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TypedDict
 
 from hdfsstore._cext.versioned_map import PrefixPlan
-from hdfsstore.codecs.types import LongType, StructType
+from hdfsstore.codecs.types import LongType
 from hdfsstore.errors import SchemaMismatchError
 from hdfsstore.state.rows import prefix_plan
+from hdfsstore.state.store_schema import StoreSchema
 
 # A row begins with a bit for each column, in words of 8 bytes; then each column has 8 bytes.
 _WORD = 8
@@ -30,16 +31,16 @@ def no_indexes() -> Indexes:
     return Indexes(prefix=None, timeout_offset=None)
 
 
-def indexes_of(
-    key_type: StructType | None, value_type: StructType | None, num_cols_prefix_key: int, timeout_offset: int | None
-) -> Indexes:
-    """By the arguments of open_provider.
+def indexes_of(schema: StoreSchema) -> Indexes:
+    """The indexes that the images of a store need.
 
     Raises:
         ValueError: there is no column at the offset, or not that many columns in the key.
         SchemaMismatchError: the value schema has another type there than a long.
     """
-    prefix = None if key_type is None or not num_cols_prefix_key else prefix_plan(key_type, num_cols_prefix_key)
+    key_type, value_type, timeout_offset = schema.key_type, schema.value_type, schema.timeout_offset
+    columns_of_prefix = schema.num_cols_prefix_key
+    prefix = None if key_type is None or not columns_of_prefix else prefix_plan(key_type, columns_of_prefix)
     if timeout_offset is not None:
         column, rest = divmod(timeout_offset, _WORD)
         columns = _MAX_COLUMNS if value_type is None else len(value_type.fields)

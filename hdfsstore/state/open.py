@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hdfsstore.codecs.types import StructType
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import StateStoreProvider
 from hdfsstore.state.rocksdb.provider import RocksDbStateStoreProvider
 from hdfsstore.state.rows import Schema, struct_type
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 
-Backend = Callable[
-    [StateStoreId, StateStoreConf, StructType | None, StructType | None, int, int | None], StateStoreProvider
-]
+Backend = Callable[[StateStoreId, StateStoreConf, StoreSchema], StateStoreProvider]
 
 BACKENDS: dict[str, Backend] = {"hdfs": HdfsStateStoreProvider, "rocksdb": RocksDbStateStoreProvider}
 
@@ -52,5 +50,5 @@ def open_provider(
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend {backend!r}: it is one of {', '.join(BACKENDS)}")
     key_type, value_type = (None if schema is None else struct_type(schema) for schema in (key_schema, value_schema))
-    conf = conf or StateStoreConf()
-    return BACKENDS[backend](store_id, conf, key_type, value_type, num_cols_prefix_key, timeout_offset)
+    schema = StoreSchema(key_type, value_type, num_cols_prefix_key, timeout_offset)
+    return BACKENDS[backend](store_id, conf or StateStoreConf(), schema)

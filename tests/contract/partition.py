@@ -12,6 +12,7 @@ from typing import Any
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
+from hdfsstore.state.store_schema import StoreSchema
 from tests.contract.backends import Backend
 
 State = dict[bytes, bytes]
@@ -48,7 +49,7 @@ class Partition:
         """The same of the backend "hdfs" as a stateful query's worker opens it."""
         settings = self._settings(host, conf)
         provider = HdfsStateStoreProvider(
-            self.store_id, settings, timeout_offset=timeout_offset, shared_across_workers=True
+            self.store_id, settings, StoreSchema(timeout_offset=timeout_offset), shared_across_workers=True
         )
         self._opened.append(provider)
         return provider

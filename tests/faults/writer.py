@@ -10,6 +10,7 @@ from hdfsstore import StateStoreConf, StateStoreId
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import StateStore, StateStoreProvider
+from hdfsstore.state.store_schema import StoreSchema
 from tests.faults.history import Done, Expected, Intent, Named, State, VersionId, digest, updated
 from tests.faults.server import Child
 
@@ -62,7 +63,7 @@ def conf(
 def opened(root: str, settings: StateStoreConf) -> StateStoreProvider:
     """A provider of the one store, as a stateful query's worker has it."""
     return HdfsStateStoreProvider(
-        StateStoreId(f"file://{root}/checkpoint/state", 0, 0), settings, shared_across_workers=True
+        StateStoreId(f"file://{root}/checkpoint/state", 0, 0), settings, StoreSchema(), shared_across_workers=True
     )
 
 

@@ -11,6 +11,7 @@ from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QueryS
 from hdfsstore.spark.worker.local_dirs import local_dir
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.trim_memory import trim_memory
 
 # Seconds after which a partition that no task of this worker asked for is let go of: its query has ended, or Spark's
@@ -106,4 +107,5 @@ def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:
     conf = query.store_conf
     if conf.local_dir is None:
         conf = replace(conf, local_dir=local_dir(query.application_id))
-    return HdfsStateStoreProvider(store_id, conf, timeout_offset=timeout_offset, shared_across_workers=True)
+    schema = StoreSchema(timeout_offset=timeout_offset)
+    return HdfsStateStoreProvider(store_id, conf, schema, shared_across_workers=True)

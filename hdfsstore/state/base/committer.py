@@ -16,18 +16,17 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyarrow.fs import FileType
 
-from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.lineage import LineageItem, encode_header
 from hdfsstore.codecs.records import FileKind
 from hdfsstore.fs import file_types, modified_at
 from hdfsstore.publish import publish, remove
-from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.digest import DigestedPieces, FileDigest
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from hdfsstore.state.versions.lineages import Lineages, Version
 from hdfsstore.state.versions.reader import VersionReader
@@ -43,16 +42,16 @@ class Committer(ABC, Generic[V, U]):
     """Writes versions of one store. Threads may share it.
 
     Args:
-        files: where, and how.
+        reader: of the store's files; it says where and how they are written.
         checkpoint_format_version: that of the versions that are written.
         lineages: what is held, and known of snapshots.
         counts: where full snapshots are counted.
     """
 
     def __init__(
-        self, files: VersionReader, checkpoint_format_version: int, lineages: Lineages, counts: Counter[str]
+        self, reader: VersionReader, checkpoint_format_version: int, lineages: Lineages, counts: Counter[str]
     ) -> None:
-        self._files = files
+        self._reader = reader
         self._with_ids = checkpoint_format_version == 2
         self._lineages = lineages
         self._counts = counts
@@ -122,34 +121,27 @@ class Committer(ABC, Generic[V, U]):
 
     def _rests_on_snapshot(self, version_id: VersionId) -> bool:
         """Whether all later versions would be lost with a snapshot that an earlier run of this one has left."""
-        if file_types(self._files.fs, [self._files.path(version_id, "snapshot")]) == [FileType.NotFound]:
+        if file_types(self._reader.fs, [self._reader.path(version_id, "snapshot")]) == [FileType.NotFound]:
             return False
-        listing = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions)
+        listing = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions)
         return listing.rests_on_snapshot(version_id[0])
 
     def _remove_other(self, version_id: VersionId, kind: FileKind) -> None:
         """Removes what an earlier run of the version left, which would be read in place of what is written now."""
-        path = self._files.path(version_id, kind)
-        if file_types(self._files.fs, [path]) != [FileType.NotFound]:
-            remove(self._files.fs, [path])
+        path = self._reader.path(version_id, kind)
+        if file_types(self._reader.fs, [path]) != [FileType.NotFound]:
+            remove(self._reader.fs, [path])
             self._lineages.note_removed(version_id)
 
     def _publish(self, version_id: VersionId, kind: FileKind, content: Iterable[Buffer]) -> FileDigest | None:
         """Writes the version's file; returns what there is in the place of an id, where it has none."""
-        return self._publish_as_is(version_id, kind, compressed(self._files.format.compression_codec, content))
+        return self._publish_as_is(version_id, kind, compressed(self._reader.format.compression_codec, content))
 
     def _publish_as_is(self, version_id: VersionId, kind: FileKind, pieces: Iterable[bytes]) -> FileDigest | None:
-        path = self._files.path(version_id, kind)
+        path = self._reader.path(version_id, kind)
         if version_id[1] is not None:
-            publish(self._files.fs, path, pieces, overwrite=True, unique_name=True)
+            publish(self._reader.fs, path, pieces, overwrite=True, unique_name=True)
             return None
-        size = checksum = 0
-
-        def counted() -> Iterator[bytes]:
-            nonlocal size, checksum
-            for piece in pieces:
-                size, checksum = size + len(piece), crc32c(piece, checksum)
-                yield piece
-
-        publish(self._files.fs, path, counted(), overwrite=True)
-        return FileDigest(kind, size, checksum, modified_at(self._files.fs, path))
+        digested = DigestedPieces(pieces, kind, has_id=False)
+        publish(self._reader.fs, path, digested, overwrite=True)
+        return digested.digest(modified_at(self._reader.fs, path))

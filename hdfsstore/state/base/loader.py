@@ -24,14 +24,14 @@ class Loader(ABC, Generic[V]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
-        reader: of its files.
-        held: what is at hand.
+        reader: of the store's files.
+        versions: the cached ones.
         counts: where hits and misses are counted.
     """
 
-    def __init__(self, reader: VersionReader, held: CachedVersions[V], counts: Counter[str]) -> None:
-        self._files = reader
-        self._kept = held
+    def __init__(self, reader: VersionReader, versions: CachedVersions[V], counts: Counter[str]) -> None:
+        self._reader = reader
+        self._versions = versions
         self._counts = counts
         self.after_fork()
 
@@ -56,7 +56,7 @@ class Loader(ABC, Generic[V]):
                     self._counts["loadedMapCacheMissCount"] += 1
                     return self._loaded(version_id)
         self._counts["loadedMapCacheHitCount"] += 1
-        self._kept.use(held)
+        self._versions.use(held)
         return held
 
     @abstractmethod
@@ -68,11 +68,11 @@ class Loader(ABC, Generic[V]):
         """A version that is not held, held."""
 
     def _cached_version(self, version_id: VersionId) -> V | None:
-        held = self._kept.find(version_id)
-        if held is None or self._files.is_unchanged(version_id, held.digest):
+        held = self._versions.find(version_id)
+        if held is None or self._reader.is_unchanged(version_id, held.digest):
             return held
         log.warning(
-            "%s: version %d was written anew by somebody: it is loaded again", self._files.folder, version_id[0]
+            "%s: version %d was written anew by somebody: it is loaded again", self._reader.folder, version_id[0]
         )
-        self._kept.drop(held)
+        self._versions.drop(held)
         return None

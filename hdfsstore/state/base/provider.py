@@ -11,18 +11,17 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from hdfsstore.codecs.lineage import UNIQUE_ID
-from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import CheckpointIdMismatchError, SchemaMismatchError, StateStoreClosedError
+from hdfsstore.errors import CheckpointIdMismatchError, StateStoreClosedError
 from hdfsstore.state.base.committer import Committer
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.maintenance.throttle import foreground
-from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import BatchCodec, RecordLimit
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.versions.cached import CachedVersions, V
 from hdfsstore.state.versions.files import VersionId
 
@@ -35,53 +34,50 @@ Self = TypeVar("Self", bound="BaseProvider[Any, Any, Any, Any]")
 class BaseProvider(ABC, Generic[V, U, R, S]):
     """Opens versions of one partition of a store; hdfsstore.state.protocols.StateStoreProvider has its methods.
 
-    Threads may share it, and a forked child can go on with it.
+    Threads may share it, and a forked child can go on with it. A subclass sets its own attributes first: this
+    constructor registers the provider for forks.
 
     Args:
-        key_type, value_type: of the rows, for the calls with record batches; None: those raise SchemaMismatchError.
-        num_cols_prefix_key: how many of the key's first columns prefix_scan finds rows by; 0: there is no prefix_scan.
+        counts: where the parts count what they do.
 
     Attributes:
-        id, conf: what it was opened with.
-        keys, values: what encodes and decodes the rows.
+        id, conf: of the store.
+        keys, values: codecs of the rows.
         limit: of their size.
+        versions: the cached ones.
     """
 
-    # What is counted, and shows from the start.
+    # The counters that metrics show from the start.
     _counted: ClassVar[tuple[str, ...]] = ("loadedMapCacheHitCount", "loadedMapCacheMissCount", "forceSnapshotCount")
 
     def __init__(
         self,
         store_id: StateStoreId,
         conf: StateStoreConf,
-        key_type: StructType | None = None,
-        value_type: StructType | None = None,
-        num_cols_prefix_key: int = 0,
+        schema: StoreSchema,
+        *,
+        versions: CachedVersions[V],
+        loader: Loader[V],
+        committer: Committer[V, U],
+        maintenance_run: MaintenanceRun,
+        counts: Counter[str],
     ) -> None:
-        if num_cols_prefix_key and key_type is None:
-            raise SchemaMismatchError(
-                "num_cols_prefix_key needs the key schema, by which a prefix is found in the keys",
-                remedy="Open the provider with key_schema=pyarrow.schema([...])",
-            )
         self.id = store_id
         self.conf = conf
-        self.keys = BatchCodec("key", key_type)
-        self.values = BatchCodec("value", value_type)
+        self.keys = BatchCodec("key", schema.key_type)
+        self.values = BatchCodec("value", schema.value_type)
         self.limit = RecordLimit(conf.max_record_bytes)
+        self.versions = versions
+        self._loader = loader
+        self._committer = committer
+        self._maintenance_run = maintenance_run
+        self._counts = counts
         self._closed = False
-        self._counts: Counter[str] = Counter()
-        self._done = MaintenanceMetrics()
-
-    def _start(
-        self, held: CachedVersions[V], loader: Loader[V], committer: Committer[V, U], maintenance_run: MaintenanceRun
-    ) -> None:
-        """The parts, which the end of a subclass' constructor gives."""
-        self._cached, self._loader, self._committer, self._maintenance_run = held, loader, committer, maintenance_run
         _providers.add(self)
 
     def get_store(self, version: int, checkpoint_unique_id: str | None = None) -> S:
         store = self._store(self._open(version, checkpoint_unique_id))
-        self._cached.driver_version = (version, checkpoint_unique_id)
+        self.versions.driver_version = (version, checkpoint_unique_id)
         if self.conf.maintenance_interval > 0:
             is_due = self._maintenance_run.is_due()
             if is_due and self._maintenance_run.is_overdue() and not self._maintenance_run.is_running:
@@ -97,15 +93,15 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._maintenance_run.run()
 
     def release(self) -> None:
-        self._cached.release()
+        self.versions.release()
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
         return {
             **dict.fromkeys(self._counted, 0),
             **self._counts,
-            **self._done.named(self.id),
-            "memoryUsedBytes": self._nbytes,
+            **self._maintenance_run.metrics.named(self.id),
+            "memoryUsedBytes": self.versions.nbytes,
         }
 
     def close(self) -> None:
@@ -115,7 +111,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._maintenance_run.stop()
         maintenance.forget(self)
         self._let_go()
-        self._cached.clear()
+        self.versions.clear()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -135,15 +131,10 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
-        self._cached.after_fork()
+        self.versions.after_fork()
         self._committer.after_fork()
         self._loader.after_fork()
         self._maintenance_run.after_fork()
-
-    @property
-    @abstractmethod
-    def _nbytes(self) -> int:
-        """Bytes of memory that the versions at hand take."""
 
     @abstractmethod
     def _store(self, base: V) -> S:

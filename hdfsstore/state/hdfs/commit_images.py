@@ -13,13 +13,14 @@ import time
 from hdfsstore._cext.versioned_map import Image, Layer, Merger
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
+from hdfsstore.state.hdfs.cached_versions import HdfsVersion, LayerTree
 from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
 from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
+from hdfsstore.state.versions.lineages import Lineages
 
 log = logging.getLogger("hdfsstore.state.hdfs.commit_images")
 
@@ -38,13 +39,13 @@ class CommitImages:
         images: VersionImages,
         indexes: Indexes,
         conf: StateStoreConf,
-        versions: HdfsVersions,
+        lineages: Lineages,
         metrics: MaintenanceMetrics,
     ) -> None:
         self._images = images
         self._indexes = indexes
         self._share = OVERDUE * conf.image_overlay_share
-        self._versions = versions
+        self._lineages = lineages
         self._metrics = metrics
 
     def made(
@@ -62,7 +63,7 @@ class CommitImages:
         try:
             tree = LayerTree(self._image(base, updates), version_id)
             version = HdfsVersion(version_id, tree, 0, lineage, digest, committed=True)
-            version = self._images.shared(version, self._versions.base_snapshot(version), before=base.tree.image_id)
+            version = self._images.shared(version, self._lineages.base_snapshot(version), before=base.tree.image_id)
         except StateStoreError as error:  # the base's image is damaged, or the provider was closed: the commit stands
             log.warning("no image of version %d is made: %s", version_id[0], error)
             return None

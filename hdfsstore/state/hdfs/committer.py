@@ -22,22 +22,22 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
 
     Args:
         indexes: of the images.
-        images: makes an image of a version at once, where it is overdue; None: that is left to whoever opens it.
+        commit_images: makes an image of a version at once, where it is overdue; None: that is left to whoever opens it.
     """
 
     def __init__(
         self,
-        files: VersionReader,
+        reader: VersionReader,
         checkpoint_format_version: int,
         versions: HdfsVersions,
         indexes: Indexes,
         counts: Counter[str],
-        images: CommitImages | None = None,
+        commit_images: CommitImages | None = None,
     ) -> None:
-        super().__init__(files, checkpoint_format_version, versions, counts)
+        super().__init__(reader, checkpoint_format_version, versions.lineages, counts)
         self._versions = versions
         self._indexes = indexes
-        self._images = images
+        self._commit_images = commit_images
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
@@ -50,7 +50,7 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
     ) -> None:
-        made = self._images and self._images.made(base, updates, version_id, lineage, digest)
+        made = self._commit_images and self._commit_images.made(base, updates, version_id, lineage, digest)
         if made:
             self._versions.add(made)
         else:
@@ -62,7 +62,7 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
         digest = self._publish(version_id, "snapshot", merged(merger))
         if not self._with_ids:
             self._remove_other(version_id, "delta")
-        self._versions.note_snapshot(version_id, digest)
+        self._lineages.note_snapshot(version_id, digest)
         while merger.build():
             continue
         tree = LayerTree(merger.finish(), version_id)

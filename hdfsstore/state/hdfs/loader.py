@@ -41,6 +41,9 @@ class HdfsLoader(Loader[HdfsVersion]):
         shared_across_workers: whether a snapshot that was loaded becomes a local image at once.
     """
 
+    _reader: StoreReader
+    _versions: HdfsVersions
+
     def __init__(
         self,
         reader: StoreReader,
@@ -52,8 +55,6 @@ class HdfsLoader(Loader[HdfsVersion]):
     ) -> None:
         super().__init__(reader, versions, counts)
         self._shared_across_workers = shared_across_workers
-        self._reader = reader
-        self._versions = versions
         self._images = images
 
     def reload(self, damaged: HdfsVersion) -> HdfsVersion:
@@ -109,7 +110,7 @@ class HdfsLoader(Loader[HdfsVersion]):
         self._counts["deltasLoaded"] += len(deltas)
         lineage = deltas[-1].lineage
         if deltas[-1].id[1] is None:
-            lineage = (*self._versions.lineage_after(begin), *(delta.id for delta in deltas[:-1]))
+            lineage = (*self._versions.lineages.lineage_after(begin), *(delta.id for delta in deltas[:-1]))
         layers = [(delta.id, delta.layer) for delta in deltas]
         return self._versions.append(begin, layers, lineage, deltas[-1].digest)
 
@@ -164,7 +165,7 @@ class HdfsLoader(Loader[HdfsVersion]):
         tree = LayerTree(loaded.image, loaded.image_id)
         begin = HdfsVersion(loaded.image_id, tree, 0, (), loaded.digest)
         if loaded.image_id != EMPTY:
-            self._versions.note_snapshot(loaded.image_id, loaded.digest)
+            self._versions.lineages.note_snapshot(loaded.image_id, loaded.digest)
             self._counts["snapshotsLoaded"] += 1
             # The host's next process need not load the snapshot, nor have a copy in memory.
             begin = self._images.shared(begin, None) if shared_across_workers else begin

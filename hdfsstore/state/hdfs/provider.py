@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from functools import partial
 
 from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
-from hdfsstore.codecs.types import StructType
 from hdfsstore.fs import read_file, resolve
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
@@ -29,7 +29,9 @@ from hdfsstore.state.indexes import indexes_of
 from hdfsstore.state.local.image_cache import ImageCache
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.retention import Retention
+from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 
 log = logging.getLogger("hdfsstore.state.hdfs.provider")
 
@@ -42,9 +44,12 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
             then keeps the snapshot as a local image at once, and so does a commit that changes much.
 
     Attributes:
-        versions: what is in memory.
-        images: what is on the local disk.
+        versions: those in memory.
+        images: those on the local disk.
     """
+
+    versions: HdfsVersions
+    _loader: HdfsLoader
 
     _counted = (
         *BaseProvider._counted,
@@ -59,64 +64,51 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         self,
         store_id: StateStoreId,
         conf: StateStoreConf,
-        key_type: StructType | None = None,
-        value_type: StructType | None = None,
-        num_cols_prefix_key: int = 0,
-        timeout_offset: int | None = None,
+        schema: StoreSchema,
         *,
         shared_across_workers: bool = False,
     ) -> None:
-        super().__init__(store_id, conf, key_type, value_type, num_cols_prefix_key)
-        self.row_checksums = conf.row_checksum_enabled
-        self.versions = HdfsVersions(conf.max_versions_to_retain_in_memory)
+        counts, metrics = Counter[str](), MaintenanceMetrics()
+        versions = HdfsVersions(conf.max_versions_to_retain_in_memory)
         fs, root = resolve(store_id.checkpoint_root)
         declared = conf.max_record_bytes + (CHECKSUM_BYTES if conf.row_checksum_enabled else 0)
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
         folder = f"{root}/{store_id.relative_folder}"
-        indexes = indexes_of(key_type, value_type, num_cols_prefix_key, timeout_offset)
+        indexes = indexes_of(schema)
         reader = StoreReader(fs, folder, file_format, indexes)
-        self._cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
-        self.images = VersionImages(
-            self._cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), self._counts
-        )
-        images = CommitImages(self.images, indexes, conf, self.versions, self._done)
+        cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
+        images = VersionImages(cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), counts)
+        commit_images = CommitImages(images, indexes, conf, versions.lineages, metrics)
+        loader = HdfsLoader(reader, versions, images, counts, shared_across_workers=shared_across_workers)
         committer = HdfsCommitter(
             reader,
             conf.checkpoint_format_version,
-            self.versions,
+            versions,
             indexes,
-            self._counts,
-            images if shared_across_workers else None,
+            counts,
+            commit_images if shared_across_workers else None,
         )
-        self._version_loader = HdfsLoader(
-            reader, self.versions, self.images, self._counts, shared_across_workers=shared_across_workers
-        )
-        keep = conf.min_versions_to_retain
-        snapshots = HdfsSnapshots(
-            reader,
-            indexes,
-            conf,
-            store_id.partition_id,
-            self.versions,
-            self.images,
-            self._version_loader.load,
-            self._version_loader.reload,
-            self._done,
-        )
+        snapshots = HdfsSnapshots(reader, indexes, conf, store_id.partition_id, versions, images, loader, metrics)
+        retention = Retention(fs, folder, conf.min_versions_to_retain, reader.lineage, reader.check_snapshot, metrics)
         maintenance_run = MaintenanceRun(
-            self.versions,
-            snapshots,
-            Retention(fs, folder, keep, reader.lineage, reader.check_snapshot, self._done),
-            self.versions.lineage_of,
-            self._cache.clean,
-            self._done,
-            conf.maintenance_interval,
+            versions, snapshots, retention, cache.clean, metrics, conf.maintenance_interval
         )
-        self._start(self.versions, self._version_loader, committer, maintenance_run)
+        self.images = images
+        self.row_checksums = conf.row_checksum_enabled
+        super().__init__(
+            store_id,
+            conf,
+            schema,
+            versions=versions,
+            loader=loader,
+            committer=committer,
+            maintenance_run=maintenance_run,
+            counts=counts,
+        )
 
     def reload(self, version: HdfsVersion) -> HdfsVersion:
         """The same version from the checkpoint's files, after its image was found damaged."""
-        return self._version_loader.reload(version)
+        return self._loader.reload(version)
 
     def drop_resident_pages(self) -> None:
         """Takes the pages of local images out of this process's memory, not out of the system's page cache.
@@ -124,10 +116,6 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         What is read later is mapped again, a few microseconds for each 64 KiB. For processes that go on to other work.
         """
         self.versions.drop_resident_pages()
-
-    @property
-    def _nbytes(self) -> int:
-        return self.versions.nbytes
 
     def _store(self, base: HdfsVersion) -> HdfsStateStore:
         return HdfsStateStore(self, base)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions
 from hdfsstore.state.hdfs.image_schedule import OVERDUE, has_outgrown
+from hdfsstore.state.hdfs.loader import HdfsLoader
 from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import Indexes
 from hdfsstore.state.maintenance.snapshot_schedule import Schedule
@@ -49,23 +50,21 @@ class HdfsSnapshots:
     Args:
         indexes: of the images.
         partition_id: of the store.
-        load: a version that is not held.
-        reload: the same version from the checkpoint's files, as its image is damaged.
+        loader: loads versions that are not cached, or whose image is damaged.
     """
 
     def __init__(
         self,
-        files: VersionReader,
+        reader: VersionReader,
         indexes: Indexes,
         conf: StateStoreConf,
         partition_id: int,
         versions: HdfsVersions,
         images: VersionImages,
-        load: Callable[[VersionId], HdfsVersion],
-        reload: Callable[[HdfsVersion], HdfsVersion],
+        loader: HdfsLoader,
         metrics: MaintenanceMetrics,
     ) -> None:
-        self._files = files
+        self._reader = reader
         self._indexes = indexes
         self._conf = conf
         # Multiples of the golden ratio lie evenly between 0 and 1, however many there are.
@@ -73,11 +72,10 @@ class HdfsSnapshots:
         self._overlay_share = conf.image_overlay_share * (1 - (1 - _EARLIEST) * turn)
         self._versions = versions
         self._images = images
-        self._load = load
-        self._reload = reload
+        self._loader = loader
         self._metrics = metrics
         self._schedule: Schedule[HdfsVersion] = Schedule(conf, versions)
-        self._uploads = Uploads(files, versions, metrics, conf.maintenance_interval)
+        self._uploads = Uploads(reader, versions.lineages, metrics, conf.maintenance_interval)
         self._loaded: VersionId | None = None  # the last version that was loaded only to look whether a snapshot is due
 
     def run(self, now: float, step: Step) -> list[VersionId]:
@@ -105,7 +103,7 @@ class HdfsSnapshots:
         held = self._driver_version()
         if held is None:
             return False
-        snapshot = self._versions.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot
+        snapshot = self._versions.lineages.deltas_since_snapshot(held) > self._conf.min_deltas_for_snapshot
         return (snapshot and not self._uploads.is_put_off) or self._has_grown(held, self._overlay_share)
 
     def is_overdue(self) -> bool:
@@ -117,7 +115,7 @@ class HdfsSnapshots:
             return True
         # At some versions only: where each batch has a process of its own, none knows that the ones before it failed.
         every = self._conf.min_deltas_for_snapshot + 1
-        late = self._versions.deltas_since_snapshot(held) - _OVERDUE * every
+        late = self._versions.lineages.deltas_since_snapshot(held) - _OVERDUE * every
         return late > 0 and late % every == 1 % every and not self._uploads.is_put_off
 
     def _made_elsewhere(self, due: Sequence[HdfsVersion]) -> bool:
@@ -125,12 +123,12 @@ class HdfsSnapshots:
         with_ids = [item for version in due for item in (*version.lineage, version.id) if item[1] is not None]
         if not with_ids:
             return False
-        there = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions).snapshots
-        before = sum(map(self._versions.deltas_since_snapshot, due))
+        there = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions).snapshots
+        before = sum(map(self._versions.lineages.deltas_since_snapshot, due))
         for item in with_ids:
             if item in there:
-                self._versions.note_snapshot(item)
-        return sum(map(self._versions.deltas_since_snapshot, due)) < before
+                self._versions.lineages.note_snapshot(item)
+        return sum(map(self._versions.lineages.deltas_since_snapshot, due)) < before
 
     def _adopt(self, version: HdfsVersion) -> None:
         """Goes over to the newest image that another process has made of what leads to the version, if there is one."""
@@ -149,11 +147,11 @@ class HdfsSnapshots:
             return held
         self._loaded = driver_version
         try:
-            return [*held, self._load(driver_version)]
+            return [*held, self._loader.load(driver_version)]
         except StateStoreError:
             log.warning(
                 "%s: no snapshot of version %d is made, because the version is missing",
-                self._files.folder,
+                self._reader.folder,
                 driver_version[0],
                 exc_info=True,
             )
@@ -181,7 +179,7 @@ class HdfsSnapshots:
             return self._made(version, step, upload=upload, install=install)
         except ImageDamagedError as error:
             log.warning("%s; version %d is loaded from the checkpoint's files", error, version.id[0])
-            return self._made(self._reload(version), step, upload=upload, install=install)
+            return self._made(self._loader.reload(version), step, upload=upload, install=install)
 
     def _made(self, version: HdfsVersion, step: Step, *, upload: bool, install: bool) -> bool:
         begun = time.monotonic()
@@ -196,7 +194,7 @@ class HdfsSnapshots:
             while merger.build():
                 step()
             image = merger.finish()
-            mapped = self._images.write(version, image, self._versions.base_snapshot(version), step=step)
+            mapped = self._images.write(version, image, self._versions.lineages.base_snapshot(version), step=step)
             self._versions.install(mapped or image, version.id, layers[-1], step)
             del image, records
             while merger.free():
@@ -209,7 +207,7 @@ class HdfsSnapshots:
 
     def _uploaded(self, version: HdfsVersion, records: Iterator[pa.Buffer]) -> bool:
         # A thread compresses ahead: writing into fresh pages of the system's cache takes half as long as compressing.
-        codec = self._files.format.compression_codec
+        codec = self._reader.format.compression_codec
         with closing(stream_all([lambda: compressed(codec, records)], threads=1)) as pieces:
             return self._uploads.upload(version, pieces)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.maintenance.retries import Retries
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.maintenance.throttle import Stopped, Throttle
 from hdfsstore.state.metrics import MaintenanceMetrics
+from hdfsstore.state.versions.cached import CachedVersions
 from hdfsstore.state.versions.files import VersionId
-from hdfsstore.state.versions.lineages import Lineages
 
 log = logging.getLogger("hdfsstore.state.provider_run")
 
@@ -36,32 +36,32 @@ class MaintenanceRun:
     """The maintenance of one provider. Threads share it: one runs, the others wait.
 
     Args:
-        lineage: what the version that the driver named last is built on, as far as that is known.
+        versions: the cached ones.
         clean: cleans what lies on the local disk.
-        metrics: counts what is done.
         wait: seconds for which what failed is put off, see Retries.
+
+    Attributes:
+        metrics: counts what is done.
     """
 
     def __init__(
         self,
-        lineages: Lineages,
+        versions: CachedVersions[Any],
         snapshots: Snapshots,
         retention: Retention,
-        lineage: Callable[[VersionId], Sequence[VersionId]],
         clean: Callable[[], None],
         metrics: MaintenanceMetrics,
         wait: float,
     ) -> None:
-        self._lineages = lineages
+        self._versions = versions
         self._snapshots = snapshots
         self._retention = retention
-        self._lineage = lineage
         self._clean = clean
         self._making = Retries(log, f"{retention.folder}: no snapshots and images are made", wait)
         self._deleting = Retries(log, f"{retention.folder}: the clean-up ended early", wait)
         self._tidying = Retries(log, "the local disk is not cleaned", wait)
         self._stopped = False
-        self._metrics = metrics
+        self.metrics = metrics
         self.after_fork()
 
     def stop(self) -> None:
@@ -94,33 +94,33 @@ class MaintenanceRun:
             now: on time.monotonic; None: it is asked.
         """
         with self._one_run:
-            before = self._metrics.snapshots_failed, self._metrics.cleanups_failed
+            before = self.metrics.snapshots_failed, self.metrics.cleanups_failed
             throttle = Throttle(lambda: self._stopped or maintenance.ending)
             try:
                 self._run(time.monotonic() if now is None else now, throttle)
             except Stopped:
                 log.debug("maintenance ends early, as the provider is closed")
             finally:
-                self._metrics.seconds_waited += throttle.seconds_waited
-                after = self._metrics.snapshots_failed, self._metrics.cleanups_failed
-                self._metrics.runs_failed += after != before
+                self.metrics.seconds_waited += throttle.seconds_waited
+                after = self.metrics.snapshots_failed, self.metrics.cleanups_failed
+                self.metrics.runs_failed += after != before
 
     def _run(self, now: float, throttle: Throttle) -> None:
         throttle()
         if not _tried(self._making, lambda: self._make(now, throttle)):
-            self._metrics.snapshots_failed += 1
+            self.metrics.snapshots_failed += 1
         for retries, work in ((self._deleting, lambda: self._delete(throttle)), (self._tidying, self._clean)):
             if not _tried(retries, work):
-                self._metrics.cleanups_failed += 1
+                self.metrics.cleanups_failed += 1
 
     def _make(self, now: float, throttle: Throttle) -> None:
         for version_id in self._snapshots.run(now, throttle):
             self._retention.note_snapshot(version_id)
 
     def _delete(self, throttle: Throttle) -> None:
-        driver_version = self._lineages.driver_version
+        driver_version = self._versions.driver_version
         if driver_version is not None:
-            self._retention.run(driver_version, self._lineage(driver_version), throttle)
+            self._retention.run(driver_version, self._versions.lineage_of(driver_version), throttle)
 
 
 def _tried(retries: Retries, work: Callable[[], None]) -> bool:

@@ -10,12 +10,10 @@ always taking the wrong one would leave the store without any.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic
 
 from hdfsstore.state.conf import StateStoreConf
-from hdfsstore.state.versions.lineages import Lineages, Version
-
-V = TypeVar("V", bound=Version)
+from hdfsstore.state.versions.cached import CachedVersions, V
 
 # How long to wait for the next batch where there is no maintenance interval, in seconds.
 _WAIT = 60.0
@@ -24,9 +22,9 @@ _WAIT = 60.0
 class Schedule(Generic[V]):
     """Tells which versions of a store are to get a snapshot. One thread at a time."""
 
-    def __init__(self, conf: StateStoreConf, lineages: Lineages) -> None:
+    def __init__(self, conf: StateStoreConf, cached: CachedVersions[V]) -> None:
         self._conf = conf
-        self._lineages = lineages
+        self._cached = cached
         self._unclear: tuple[int, float] | None = None  # a version with several attempts, and since when
 
     def due(self, now: float, versions: Sequence[V]) -> list[V]:
@@ -36,7 +34,7 @@ class Schedule(Generic[V]):
             now: on time.monotonic.
             versions: that are at hand.
         """
-        driver_version = self._lineages.driver_version
+        driver_version = self._cached.driver_version
         if driver_version is None:
             return []
         built = ((), (driver_version,))
@@ -46,7 +44,7 @@ class Schedule(Generic[V]):
             if version.committed and version.id[0] == driver_version[0] + 1 and version.lineage[-1:] in built
         ]
         newest = attempts or [version for version in versions if version.id == driver_version]
-        due = [v for v in newest if self._lineages.deltas_since_snapshot(v) > self._conf.min_deltas_for_snapshot]
+        due = [v for v in newest if self._cached.lineages.deltas_since_snapshot(v) > self._conf.min_deltas_for_snapshot]
         if len(newest) < 2 or not due:
             self._unclear = None
             return due

@@ -6,14 +6,13 @@ import logging
 import time
 from collections.abc import Iterator
 
-from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import ImageDamagedError, StateStoreError
 from hdfsstore.fs import modified_at
 from hdfsstore.publish import publish, remove
 from hdfsstore.state.maintenance.retries import Retries
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.cached import CachedVersion
-from hdfsstore.state.versions.digest import FileDigest
+from hdfsstore.state.versions.digest import DigestedPieces
 from hdfsstore.state.versions.files import StateFiles
 from hdfsstore.state.versions.lineages import Lineages
 from hdfsstore.state.versions.reader import VersionReader
@@ -25,17 +24,17 @@ class Uploads:
     """Uploads snapshots of one store. One thread at a time.
 
     Args:
-        files: where, and how.
+        reader: of the store's files; it says where and how they are written.
         lineages: is told of them.
         metrics: counts them.
         wait: seconds for which there is no upload after one failed, see Retries.
     """
 
-    def __init__(self, files: VersionReader, lineages: Lineages, metrics: MaintenanceMetrics, wait: float) -> None:
-        self._files = files
+    def __init__(self, reader: VersionReader, lineages: Lineages, metrics: MaintenanceMetrics, wait: float) -> None:
+        self._reader = reader
         self._lineages = lineages
         self._metrics = metrics
-        self._retries = Retries(log, f"{files.folder}: no snapshot", wait)
+        self._retries = Retries(log, f"{reader.folder}: no snapshot", wait)
 
     @property
     def is_put_off(self) -> bool:
@@ -64,39 +63,29 @@ class Uploads:
     def failed(self, error: StateStoreError, version: CachedVersion) -> None:
         """Says and counts that there is no snapshot of a version."""
         self._metrics.snapshots_failed += 1
-        self._retries.failed(error, f"{self._files.folder}: no snapshot of version {version.id[0]}")
+        self._retries.failed(error, f"{self._reader.folder}: no snapshot of version {version.id[0]}")
 
     def _upload(self, version: CachedVersion, content: Iterator[bytes]) -> None:
         begun = time.monotonic()
         self._lineages.note_attempt(version.id)
-        path = self._files.path(version.id, "snapshot")
-        size = checksum = 0
-
-        def counted() -> Iterator[bytes]:
-            nonlocal size, checksum
-            for piece in content:
-                size += len(piece)
-                if version.id[1] is None:
-                    checksum = crc32c(piece, checksum)
-                yield piece
-
-        publish(self._files.fs, path, counted(), overwrite=True, unique_name=version.id[1] is not None)
+        path = self._reader.path(version.id, "snapshot")
+        has_id = version.id[1] is not None
+        pieces = DigestedPieces(content, "snapshot", has_id=has_id)
+        publish(self._reader.fs, path, pieces, overwrite=True, unique_name=has_id)
         # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
         # looks for its delta now: whichever comes second finds the other.
-        if not self._files.is_unchanged(version.id, version.digest):
-            listing = StateFiles.list(self._files.fs, self._files.folder, self._files.format.extensions)
+        if not self._reader.is_unchanged(version.id, version.digest):
+            listing = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions)
             if not listing.rests_on_snapshot(version.id[0]):
-                remove(self._files.fs, [path])
+                remove(self._reader.fs, [path])
             raise StateStoreError(
                 f"another attempt at version {version.id[0]} has replaced that of this snapshot", path
             )
-        digest = None
-        if version.id[1] is None:
-            digest = FileDigest("snapshot", size, checksum, modified_at(self._files.fs, path))
-        self._lineages.note_snapshot(version.id, digest)
+        modified = 0 if has_id else modified_at(self._reader.fs, path)
+        self._lineages.note_snapshot(version.id, pieces.digest(modified))
         seconds = time.monotonic() - begun
         self._metrics.snapshots_uploaded += 1
-        self._metrics.snapshot_bytes += size
+        self._metrics.snapshot_bytes += pieces.size
         self._metrics.snapshot_seconds += seconds
         self._metrics.last_snapshot = max(self._metrics.last_snapshot, version.id[0])
-        log.info("%s: %d bytes after %.3f s", path, size, seconds)
+        log.info("%s: %d bytes after %.3f s", path, pieces.size, seconds)

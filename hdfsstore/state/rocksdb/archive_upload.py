@@ -26,14 +26,14 @@ class Zips:
     """Makes zips of one store. Threads may share it.
 
     Attributes:
-        files: where, and how.
+        reader: of the store's files; it says where and how they are written.
 
     Args:
         keep: min_versions_to_retain.
     """
 
-    def __init__(self, files: VersionReader, keep: int) -> None:
-        self.files = files
+    def __init__(self, reader: VersionReader, keep: int) -> None:
+        self.reader = reader
         self._keep = keep
 
     def content(
@@ -62,8 +62,8 @@ class Zips:
         if known is not None and known.size == size and 2 * (version_id[0] - brought) < self._keep:
             return known
         sst = archive.Sst(path.name, f"{path.stem}-{uuid.uuid4()}{archive.SST}", size)
-        remote = f"{self.files.folder}/{archive.SST_FOLDER}/{sst.remote}"
-        publish(self.files.fs, remote, _pieces(path, step), overwrite=True, unique_name=True)
+        remote = f"{self.reader.folder}/{archive.SST_FOLDER}/{sst.remote}"
+        publish(self.reader.fs, remote, _pieces(path, step), overwrite=True, unique_name=True)
         return sst
 
 

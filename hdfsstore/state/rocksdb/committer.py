@@ -35,7 +35,7 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
         loader: RocksDbLoader,
         counts: Counter[str],
     ) -> None:
-        super().__init__(zips.files, checkpoint_format_version, versions, counts)
+        super().__init__(zips.reader, checkpoint_format_version, versions.lineages, counts)
         self._versions = versions
         self._zips = zips
         self._loader = loader
@@ -78,6 +78,6 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
                 digest = self._publish_as_is(version_id, "snapshot", content)
             if not self._with_ids:
                 self._remove_other(version_id, "delta")
-            self._versions.note_snapshot(version_id)
+            self._lineages.note_snapshot(version_id)
             held = self._versions.reached(instance, version_id, (), digest, committed=True)
         self._versions.add(held)

@@ -51,11 +51,11 @@ class Instance:
         lock: held while the tip changes, or has to stay.
     """
 
-    def __init__(self, work: InstanceDir, files: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, instance_dir: InstanceDir, files: Mapping[str, bytes] | None = None) -> None:
         _refuse_orphans()
         self._module = module = rocksdict()
-        self._work = work  # outlives the instance
-        self.folder = work.make()
+        self._instance_dir = instance_dir  # outlives the instance
+        self.folder = instance_dir.make()
         self._opened: list[Any] = []
         weakref.finalize(self, _close, self._opened, self.folder, os.getpid())
         try:
@@ -135,7 +135,7 @@ class Instance:
     @contextmanager
     def checkpoint(self) -> Iterator[Path]:
         """A folder with the files of what the instance holds, as hard links where they do not change."""
-        folder = self._work.path()
+        folder = self._instance_dir.path()
         try:
             with self.errors():
                 self._module.Checkpoint(self._db).create_checkpoint(str(folder))

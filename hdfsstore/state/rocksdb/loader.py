@@ -34,17 +34,17 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
-        work: where the RocksDBs live.
+        instance_dirs: where the RocksDBs live.
         counts: where hits and misses are counted.
     """
 
+    _versions: RocksDbVersions
+
     def __init__(
-        self, reader: VersionReader, versions: RocksDbVersions, work: InstanceDirs, counts: Counter[str]
+        self, reader: VersionReader, versions: RocksDbVersions, instance_dirs: InstanceDirs, counts: Counter[str]
     ) -> None:
         super().__init__(reader, versions, counts)
-        self._reader = reader
-        self._versions = versions
-        self._work = work
+        self._instance_dirs = instance_dirs
 
     def alone(self, version_id: VersionId) -> RocksDbVersion:
         """The version in a RocksDB of its own, which holds no newer one."""
@@ -79,7 +79,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
         return held
 
     def _nothing(self) -> RocksDbVersion:
-        instance = Instance(self._work.current())
+        instance = Instance(self._instance_dirs.current())
         instance.open()
         return self._versions.reached(instance, EMPTY)
 
@@ -102,7 +102,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
         """The version after all the changelogs; those in between are not held."""
         instance = held.instance
         for version_id in changelogs:
-            lineage = self._versions.lineage_after(held)
+            lineage = self._versions.lineages.lineage_after(held)
             with (
                 instance.lock,
                 instance.changing(),
@@ -125,7 +125,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
                 content += block[:n]
             digest = source.finish()
         found = archive.decode(bytes(content), path)
-        instance = Instance(self._work.current(), found.files)
+        instance = Instance(self._instance_dirs.current(), found.files)
         for sst in found.ssts:
             self._download(sst, instance.folder, path)
         try:
@@ -135,7 +135,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
                 f"RocksDB does not open what it holds: {error.message}", path, remedy=archive.REMEDY
             ) from error
         instance.uploaded = {sst.local: (snapshot[0], sst) for sst in found.ssts}
-        self._versions.note_snapshot(snapshot)
+        self._versions.lineages.note_snapshot(snapshot)
         return self._versions.reached(instance, snapshot, (), digest)
 
     def _download(self, sst: archive.Sst, folder: Path, zip_path: str) -> None:

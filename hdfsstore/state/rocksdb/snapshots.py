@@ -27,7 +27,7 @@ class RocksDbSnapshots:
         self._zips = zips
         self._versions = versions
         self._schedule: Schedule[RocksDbVersion] = Schedule(conf, versions)
-        self._uploads = Uploads(zips.files, versions, metrics, conf.maintenance_interval)
+        self._uploads = Uploads(zips.reader, versions.lineages, metrics, conf.maintenance_interval)
 
     def run(self, now: float, step: Step) -> list[VersionId]:
         """Writes the zips that are due. A version that a RocksDB has gone on from meanwhile waits for the next run.

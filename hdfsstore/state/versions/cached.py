@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
@@ -23,18 +24,29 @@ class CachedVersion(lineages.Version, Protocol):
 V = TypeVar("V", bound=CachedVersion)
 
 
-class CachedVersions(Lineages, Generic[V]):
+class CachedVersions(ABC, Generic[V]):
     """Which versions are at hand: of the last `max_retained` version numbers that were used, every attempt.
 
     Threads share it. Nothing here takes long under the lock.
+
+    Attributes:
+        driver_version: the (version, id) at which a store was opened last, which the driver chose. It and its lineage
+            are committed for sure; other attempts of the same version number have lost. None: no store was opened yet.
+        lineages: the lineages of the versions.
     """
 
     def __init__(self, max_retained: int) -> None:
-        super().__init__()
+        self.driver_version: VersionId | None = None
+        self.lineages = Lineages()
         self._max_retained = max_retained
         self._cached: dict[VersionId, V] = {}
         self._recent: list[int] = []  # version numbers, the one used last at the end
         self._lock = threading.Lock()
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of memory that the versions take."""
 
     def cached(self) -> list[V]:
         """All that are held, by version number; attempts of one number in the order of their commits."""
@@ -82,7 +94,7 @@ class CachedVersions(Lineages, Generic[V]):
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold a lock."""
-        super().after_fork()
+        self.lineages.after_fork()
         self._lock = threading.Lock()
 
     def _hold(self, version: V) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs.records import FileKind
 from hdfsstore.fs import Input
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _BLOCK = 1 << 20
 
@@ -49,3 +53,29 @@ class DigestedInput:
             while self.readinto(block):
                 pass
         return self._digest
+
+
+class DigestedPieces:
+    """The pieces of a file that is written, with the digest of what has gone by. Iterate over it once.
+
+    Attributes:
+        size: bytes so far.
+    """
+
+    def __init__(self, pieces: Iterable[Buffer], kind: FileKind, *, has_id: bool) -> None:
+        self.size = 0
+        self._pieces = pieces
+        self._kind = kind
+        self._has_id = has_id
+        self._crc32c = 0
+
+    def __iter__(self) -> Iterator[Buffer]:
+        for piece in self._pieces:
+            self.size += memoryview(piece).nbytes
+            if not self._has_id:
+                self._crc32c = crc32c(piece, self._crc32c)
+            yield piece
+
+    def digest(self, modified: int) -> FileDigest | None:
+        """The digest of the whole file; None where its name has an id, which needs no digest."""
+        return None if self._has_id else FileDigest(self._kind, self.size, self._crc32c, modified)

@@ -32,15 +32,9 @@ class Version(Protocol):
 
 
 class Lineages:
-    """The lineages of a store's versions. Threads share it.
-
-    Attributes:
-        driver_version: the last (version, id) that a store was opened at: what the driver chose. It and its lineage are
-            committed for good; another attempt of the same version number has lost.
-    """
+    """The lineages of a store's versions. Threads share it."""
 
     def __init__(self) -> None:
-        self.driver_version: VersionId | None = None
         self._snapshots: dict[VersionId, FileDigest | None] = {}  # replaced as a whole
         self._attempts: frozenset[VersionId] = frozenset()
         self._noting = threading.Lock()

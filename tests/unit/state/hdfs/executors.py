@@ -13,6 +13,7 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import ReadStateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import Schema, struct_type
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.versions.files import VersionId, file_name
 
 State = dict[bytes, bytes]
@@ -41,9 +42,7 @@ class Executors:
         provider = HdfsStateStoreProvider(
             StateStoreId(str(self.root / "state"), 0, 0),
             StateStoreConf(**{"local_dir": str(self.root / host), **self._conf, **conf}),
-            *map(struct_type, schemas),
-            num_cols_prefix_key=prefix,
-            timeout_offset=indexed,
+            StoreSchema(*map(struct_type, schemas), num_cols_prefix_key=prefix, timeout_offset=indexed),
             shared_across_workers=shared_across_workers,
         )
         self._opened.append(provider)

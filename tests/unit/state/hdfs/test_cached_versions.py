@@ -35,7 +35,7 @@ def append(
     number = base.id[0] + 1
     rows = updates or {f"key {number}": b"%d" % number}
     delta = layer({key.encode(): value for key, value in rows.items()})
-    lineage = versions.lineage_after(base)
+    lineage = versions.lineages.lineage_after(base)
     return versions.append(base, [((number, unique_id), delta)], lineage, committed=True)
 
 
@@ -215,17 +215,17 @@ def test_lineages_begin_at_the_newest_snapshot_that_is_known() -> None:
     versions = HdfsVersions(9)
     grown = grow(versions, 5)
     ids = [version.id for version in grown]
-    assert versions.lineage_after(grown[0]) == ()
-    assert versions.lineage_after(grown[5]) == tuple(ids[1:])
-    versions.note_snapshot(ids[2])
-    assert versions.lineage_after(grown[5]) == tuple(ids[2:])
-    assert versions.lineage_after(grown[2]) == (ids[2],)
-    assert versions.lineage_after(grown[1]) == (ids[1],)
-    versions.note_snapshot(ids[4])
-    versions.note_snapshot((5, "lost"))
-    assert versions.lineage_after(grown[5]) == (ids[4], ids[5])
-    versions.note_removed(ids[4])
-    assert versions.lineage_after(grown[5]) == tuple(ids[2:])
+    assert versions.lineages.lineage_after(grown[0]) == ()
+    assert versions.lineages.lineage_after(grown[5]) == tuple(ids[1:])
+    versions.lineages.note_snapshot(ids[2])
+    assert versions.lineages.lineage_after(grown[5]) == tuple(ids[2:])
+    assert versions.lineages.lineage_after(grown[2]) == (ids[2],)
+    assert versions.lineages.lineage_after(grown[1]) == (ids[1],)
+    versions.lineages.note_snapshot(ids[4])
+    versions.lineages.note_snapshot((5, "lost"))
+    assert versions.lineages.lineage_after(grown[5]) == (ids[4], ids[5])
+    versions.lineages.note_removed(ids[4])
+    assert versions.lineages.lineage_after(grown[5]) == tuple(ids[2:])
 
 
 @pytest.mark.parametrize(("snapshot", "deltas"), [(None, [0, 1, 2, 3, 4]), (2, [0, 1, 0, 1, 2]), (1, [0, 0, 1, 2, 3])])
@@ -233,8 +233,8 @@ def test_deltas_are_counted_since_the_last_snapshot(snapshot: int | None, deltas
     versions = HdfsVersions(9)
     grown = grow(versions, 4)
     if snapshot is not None:
-        versions.note_snapshot((snapshot, "a"))
-    assert [versions.deltas_since_snapshot(version) for version in grown] == deltas
+        versions.lineages.note_snapshot((snapshot, "a"))
+    assert [versions.lineages.deltas_since_snapshot(version) for version in grown] == deltas
 
 
 def test_images_move_while_threads_commit() -> None:

@@ -358,7 +358,8 @@ def test_a_forked_child_goes_on_though_the_locks_were_held(any_executors: Execut
     done = threading.Event()
 
     def hold() -> None:
-        with provider.versions._lock, provider._loader._loading, provider._committer._one_file:
+        cached = provider.versions
+        with cached._lock, cached.lineages._noting, provider._loader._loading, provider._committer._one_file:
             held.set()
             done.wait()
 

@@ -86,7 +86,7 @@ def test_a_lineage_that_no_header_can_hold_is_cut(executors: Executors) -> None:
 def test_it_is_cut_where_a_snapshot_was_tried(executors: Executors) -> None:
     versions = long_chain(executors, 840)
     provider = executors.open()
-    provider.versions.note_attempt(versions[500])
+    provider.versions.lineages.note_attempt(versions[500])
     for _ in range(25):
         versions.append(commit(provider, versions[-1]))
     assert executors.lineage(versions[-1]) == versions[500:-1]
