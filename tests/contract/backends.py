@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hdfsstore import StateStoreConf
+from hdfsstore.codecs.compression import CODECS
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,6 @@ class Backend:
         changes: extension of the file that holds what one version changed.
         whole: extension of the file that holds a version's whole state.
         checkpoint_formats: the checkpoint format versions that it writes.
-        codecs: the compression codecs that it writes.
         row_checksums: whether rows can carry checksums.
         indexes: whether it finds rows by a long in their values.
         forks: whether a child of a process that has stores open can go on with them, or with others.
@@ -28,7 +28,6 @@ class Backend:
     changes: str
     whole: str
     checkpoint_formats: tuple[int, ...] = (1, 2)
-    codecs: tuple[str, ...] = ("lz4", "zstd", "snappy", "lzf")
     row_checksums: bool = True
     forks: bool = True
     indexes: bool = True
@@ -70,7 +69,7 @@ class Variant:
 def _variants(every_codec: bool) -> Iterator[Variant]:
     for backend in BACKENDS:
         for format_version in backend.checkpoint_formats:
-            for codec in backend.codecs if every_codec else backend.codecs[:1]:
+            for codec in CODECS if every_codec else (StateStoreConf().compression_codec,):
                 for checksums in (False, True)[: 1 + backend.row_checksums]:
                     conf = StateStoreConf(
                         checkpoint_format_version=format_version,

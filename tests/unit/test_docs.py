@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
+from hdfsstore.spark.driver.conf import NAMES, QueryConf
+from hdfsstore.state.conf import StateStoreConf, parse_bytes
 from tests.support.truth import DATA
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +109,30 @@ def test_loggers_that_are_named_are_there(page: Path) -> None:
     named = re.findall(r"`(hdfsstore(?:\.[a-z_]+)+)`", FENCED.sub("", page.read_text("utf-8")))
     modules = {name for name in named if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     assert modules <= loggers()
+
+
+def test_the_table_of_options_names_every_option_and_its_default() -> None:
+    text = (ROOT / "docs/stateful.md").read_text("utf-8")
+    defaults = dict(re.findall(r"^\| `hdfsstore\.([\w.]+)` \| (.*?) \|", text, re.MULTILINE))
+    assert sorted(defaults) == sorted(NAMES)
+    values = {name: default for name, default in defaults.items() if re.fullmatch(r"[\w.]+", default)}
+    assert defaults.keys() - values.keys() == {"numPartitions", "localDir"}  # whose defaults are other settings
+    for name, default in values.items():
+        assert QueryConf.from_spark({}, {f"hdfsstore.{name}": default}) == QueryConf.from_spark({}, {}), name
+
+
+def test_defaults_of_a_store_that_pages_name_are_those_of_the_code() -> None:
+    conf = StateStoreConf()
+    named = [
+        (name, default)
+        for page in PAGES
+        for name, default in re.findall(r"`(\w+)`(?: \w+)? \(([\d.]+(?: [MG]iB)?)\)", page.read_text("utf-8"))
+        if hasattr(conf, name)
+    ]
+    for name, default in named:
+        number = parse_bytes(default.replace("iB", "b")) if "iB" in default else float(default)
+        assert getattr(conf, name) == number, name
+    assert {"min_deltas_for_snapshot", "maintenance_interval", "max_record_bytes"} <= {name for name, _ in named}
 
 
 def test_there_are_examples() -> None:

@@ -90,7 +90,7 @@ def test_an_unknown_setting_is_refused_with_the_known_ones(prefix: str) -> None:
         ("maxBytesPerCall", "0"),
         ("maxBytesPerCall", "64 parsecs"),
         ("checkpointFormatVersion", "3"),
-        ("compression.codec", "gzip"),
+        ("compression.codec", "none"),
         ("minBatchesToRetain", "0"),
         ("rowChecksum.enabled", "perhaps"),
     ],

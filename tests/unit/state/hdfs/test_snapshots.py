@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from hdfsstore.codecs.compression import decompress
+from hdfsstore.codecs.compression import CODECS, decompress
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.maintenance.throttle import Stopped
@@ -43,7 +43,7 @@ def nothing() -> None:
     """A step."""
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd", "snappy", "lzf"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_a_snapshot_is_due_when_more_deltas_follow_the_last_one(any_executors: Executors, codec: str) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3, compression_codec=codec)
     version = EMPTY
