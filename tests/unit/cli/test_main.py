@@ -1,8 +1,12 @@
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from hdfsstore.cli.app import app
 from tests.unit.cli.conftest import Run, checkpoint
 
 
@@ -14,6 +18,19 @@ def hdfsstore(*arguments: object, code: str | None = None) -> subprocess.Complet
 def test_help_names_the_commands(run: Run) -> None:
     out = run("--help").out
     assert [name for name in ("inspect", "read", "sql", "history", "diff") if f"\n  {name} " not in out] == []
+
+
+def test_the_page_names_every_option_of_each_command() -> None:
+    page = (Path(__file__).parents[3] / "docs/cli.md").read_text("utf-8")
+    commands = {name: command.params for name, command in get_command(app).commands.items()}
+    named = {name: set() for name in commands}
+    for options, of in re.findall(r"^\| (`-.*?) \| ([\w, ]+) \|", page, re.MULTILINE):
+        for name in commands if of == "all" else of.split(", "):
+            named[name] |= set(re.findall(r"`(-[\w-]+)", options))
+    for name, params in commands.items():
+        options = [{*param.opts, *param.secondary_opts} for param in params if param.opts[0].startswith("-")]
+        assert named[name] <= set().union(*options), name
+        assert all(named[name] & names for names in options), name
 
 
 @pytest.mark.parametrize(
