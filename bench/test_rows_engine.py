@@ -20,11 +20,10 @@ from bench.side_by_side import side_by_side
 from hdfsstore.spark.convert.arrow_to_rows import RowReader
 from hdfsstore.spark.convert.rows_to_arrow import RowWriter
 from hdfsstore.spark.worker.group_state import KeyState, key_state_class
-from hdfsstore.spark.worker.key_calls import PART_ROWS
 from hdfsstore.spark.worker.key_groups import group
 from hdfsstore.spark.worker.key_states import ColumnsCodec, KeyStates
 from hdfsstore.spark.worker.partition_state import PartitionState
-from hdfsstore.spark.worker.rows_engine import RowsEngine
+from hdfsstore.spark.worker.rows_engine import PART_ROWS, RowsEngine
 from tests.support.rows_query import count_and_sum
 from tests.support.spark_partition import Partition, arrow_schema, call, struct
 

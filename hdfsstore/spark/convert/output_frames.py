@@ -1,9 +1,8 @@
-"""The frames that a user's function gives, gathered to one record batch for many of them.
+"""Gather the frames that a user's function returns, and convert many of them to one record batch.
 
-A function of one key usually gives a frame of a row or two. Joining such frames costs pandas 25 us each, and
-converting each by itself 100. Here the blocks' arrays are taken out of a frame as it comes, for 1 us. A hundred of them
-are joined at a time, so that their memory is used again while it is in the processor's caches, and they are converted
-once for thousands of frames.
+A function usually returns a frame of a row or two for a key. Joining such frames costs pandas 25 us each, and
+converting each by itself 100. Here the arrays of its blocks are taken out of a frame as it comes, for 1 us. A hundred
+arrays are joined at a time, while their memory is in the processor's caches. Thousands of frames are converted at once.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from hdfsstore._cext.pandas_frames import FrameRun, FrameTaker
 from hdfsstore.spark.convert.frames import KNOWN_BLOCKS
 from hdfsstore.spark.convert.pandas_types import PandasConf, ToArrow
 
-# Frames whose arrays are held before they are joined.
-_HELD = 100
+# Frames whose arrays are kept before they are joined.
+_UNJOINED_FRAMES = 100
+# Rows of a batch, apart from the last frame's.
+_BATCH_ROWS = 10_000
 
 
 class OutputFrames(FrameTaker):
@@ -35,7 +36,7 @@ class OutputFrames(FrameTaker):
     Args:
         output_type: as declared.
         schema: Arrow's for it.
-
+        conf: of the session.
     """
 
     def __init__(self, output_type: StructType, schema: pa.Schema, conf: PandasConf) -> None:
@@ -43,14 +44,40 @@ class OutputFrames(FrameTaker):
         self._by_name = conf.columns_by_name
         self._to_arrow = ToArrow(output_type, schema, conf)
         self._found: dict[tuple[Any, ...], list[int]] = {}
-        super().__init__(_HELD)
+        super().__init__(_UNJOINED_FRAMES)
         self._start()
 
+    def iterate(self, result: Any) -> Iterator[Any]:
+        """Iterates over what a call of the function returned. PySparkTypeError: it is a frame, or not iterable."""
+        expected = "iterable of pandas.DataFrame"
+        if not isinstance(result, pd.DataFrame):
+            try:
+                return iter(result)
+            except TypeError:
+                expected = "iterable"
+        raise PySparkTypeError(
+            errorClass="UDF_RETURN_TYPE",
+            messageParameters={"expected": expected, "actual": type(result).__name__},
+        )
+
+    def take(self, index: int, results: Iterator[Any]) -> bool:
+        """Takes the frames of a key. True: all are taken. False: call `batch`, and then `take` again.
+
+        Raises:
+            PySparkTypeError, PySparkRuntimeError: as `add` does.
+        """
+        add = self.add
+        for frame in results:
+            add(index, frame)
+            if self.num_rows >= _BATCH_ROWS:
+                return False
+        return True
+
     def batch(self, failed: Callable[[int, Exception], Exception]) -> pa.RecordBatch:
-        """What was gathered, which is then let go of.
+        """Converts the frames that were taken, and drops them.
 
         Args:
-            failed: makes the error that is raised for a key whose frame is not of the declared types.
+            failed: makes the error for a key, of the given index, that has a frame which is not of the declared types.
         """
         self._join()
         arrays, keys, lengths = self._arrays, self._keys, self._lengths
@@ -64,11 +91,11 @@ class OutputFrames(FrameTaker):
                     self._to_arrow.batch([_joined([column], [len(column)]) for column in columns])
                 except Exception as of_key:
                     raise failed(key, of_key) from of_key
-            # The frames are good one by one: it is their dtypes together.
+            # Each frame converts by itself, but their dtypes together do not.
             raise failed(keys[0], error) from error
 
     def _start(self) -> None:
-        # Of each column, arrays of one frame or several; behind them come those that the run holds.
+        # For each column, arrays of one frame or several. The arrays in the FrameRun come behind them.
         self._arrays: list[list[Any]] = [[] for _ in self._names]
         self._run = None
         self._columns_of_run: list[int] = []
@@ -78,7 +105,7 @@ class OutputFrames(FrameTaker):
         self.num_rows = 0
 
     def _add_other(self, frame: Any) -> int:
-        """Takes in a frame that is none of the run's, and gives the number of its rows."""
+        """Takes a frame that does not fit the current FrameRun; returns the number of its rows."""
         if not isinstance(frame, pd.DataFrame):
             raise PySparkTypeError(
                 errorClass="UDF_RETURN_TYPE",
@@ -114,7 +141,7 @@ class OutputFrames(FrameTaker):
         return num_rows
 
     def _join(self) -> None:
-        """Joins the arrays that the run holds."""
+        """Joins the arrays that the FrameRun holds."""
         for positions, arrays in () if self._run is None else self._run.take():
             joined = _concat(arrays)
             for position, array in zip(positions, joined if joined.ndim > 1 else [joined], strict=True):
@@ -136,22 +163,22 @@ class OutputFrames(FrameTaker):
 
 
 def _joined(arrays: list[Any], lengths: list[int]) -> Any:
-    """One pandas.Series of the arrays of frames of so many rows, of the dtype that PySpark's way of joining them has.
+    """Joins the arrays of frames of these lengths to one pandas.Series, of the dtype that PySpark's concat would give.
 
-    It puts an empty frame of objects behind the others, which makes objects of integers and booleans; and a number that
-    is an object does not fit a string column, say, where one that is none does.
+    PySpark appends an empty frame of objects, which turns integers and booleans into objects. The dtype matters: a
+    number that is an object does not fit a string column, for example, but a number of a NumPy dtype does.
     """
     if len({array.dtype for array in arrays}) == 1:
         series = pd.Series(_concat(arrays), copy=False)
         return series.astype(object) if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biu" else series
-    # pandas passes over the dtype of a frame that is nothing but nulls; so those are parts of their own.
+    # pandas ignores the dtype of a frame of nulls only, so each such frame is a part of its own.
     runs = itertools.groupby(_of_frames(arrays, lengths), key=lambda array: (array.dtype, bool(pd.isna(array).all())))
     frames = [pd.DataFrame({0: _concat(list(run))}, copy=False) for _, run in runs]
     return pd.concat([*frames, pd.DataFrame({0: None}, index=[])], ignore_index=True)[0]
 
 
 def _of_frames(arrays: list[Any], lengths: list[int]) -> Iterator[Any]:
-    """An array of each frame, out of those of one frame or several."""
+    """Splits arrays of several frames into one array for each frame."""
     left = iter(lengths)
     for array in arrays:
         start = 0
@@ -162,7 +189,7 @@ def _of_frames(arrays: list[Any], lengths: list[int]) -> Iterator[Any]:
 
 
 def _concat(arrays: list[Any]) -> Any:
-    """Arrays of one dtype, and of as many columns if they have such, in one."""
+    """Joins arrays of one dtype and, where they have columns, of one number of columns."""
     first = arrays[0]
     if len(arrays) == 1:
         return first

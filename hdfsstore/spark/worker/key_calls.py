@@ -1,107 +1,109 @@
-"""Calls of mapWithState's function: one key after another."""
+"""Call the user's function key by key, for the engines that do so."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, NoReturn, TypeAlias
+from types import GeneratorType
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Row
-from pyspark.sql.streaming.state import GroupState
 
-from hdfsstore.errors import SchemaMismatchError, UserFunctionError
-from hdfsstore.spark.convert.rows_to_arrow import MisfitError, RowWriter
+from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError
+from hdfsstore.spark.convert.rows_to_arrow import MisfitError
 from hdfsstore.spark.worker.group_state import KeyState
 from hdfsstore.spark.worker.key_states import KeyStates
 
-UserFunction: TypeAlias = "Callable[[tuple[Any, ...], Iterator[Row], GroupState], Iterable[Any] | None]"
+Key: TypeAlias = tuple[Any, ...]
+UserFunction: TypeAlias = "Callable[[Key, Any, Any], Any]"
 
-# Rows of the input, and of the output, that are Python objects at a time. Fewer cost more in Arrow; more get old before
-# they are freed, and make Python's garbage collector look through the whole process.
-PART_ROWS = 1_000
+
+class Output(Protocol):
+    """Gathers what the function returns for the keys, and converts many of its rows together."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were taken since the last batch."""
+
+    def iterate(self, result: Any) -> Iterator[Any]:
+        """Iterates over what a call of the function returned, if that is no generator. PySparkTypeError, TypeError."""
+
+    def take(self, index: int, results: Iterator[Any]) -> bool:
+        """Takes the results of a key. True: all are taken. False: call `batch`, and then `take` again.
+
+        Raises:
+            MisfitError: a row does not fit the declared columns.
+            PySparkTypeError, PySparkRuntimeError: a frame does not.
+            BaseException: whatever the user's generator raises.
+        """
+
+    def batch(self, failed: Callable[[int, Exception], Exception]) -> pa.RecordBatch:
+        """Converts the rows that were taken, and drops them.
+
+        Args:
+            failed: makes the error for a key, of the given index, whose results do not convert.
+        """
 
 
 class KeyCalls:
-    """Calls the function, keeps what it does to the states, and gathers what it gives.
+    """Calls the function, keeps the states that it sets, and yields its output.
 
     Args:
+        method: the method of the user's query, for messages.
         func: the user's.
-        states: of the task; the keys that they have read are those that are called with.
-        writer: of the output.
-        schema: of the output.
+        states: of the task; they were read for the keys that the function is called with.
+        output: gathers what the function returns.
         batch_id: for messages.
     """
 
-    def __init__(
-        self, func: UserFunction, states: KeyStates, writer: RowWriter, schema: pa.Schema, batch_id: int
-    ) -> None:
+    def __init__(self, method: str, func: UserFunction, states: KeyStates, output: Output, batch_id: int) -> None:
+        self._method = method
         self._func = func
         self._states = states
-        self._writer = writer
-        self._schema = schema
+        self._output = output
         self._batch_id = batch_id
-        # Rows that are not handed out yet; the keys that they are of begin with the first, and end at the ends.
-        self._rows: list[tuple[Any, ...]] = []
-        self._ends: list[int] = []
-        self._first_key = 0
 
     def __call__(
-        self, keys: Iterable[tuple[Any, ...]], states: Iterable[KeyState], rows: Iterable[Iterator[Row]]
+        self, keys: Iterable[Key], rows: Iterable[Any], states: Iterable[KeyState]
     ) -> Iterator[pa.RecordBatch]:
-        """Calls the function with each key, its rows and its state, and writes the states; yields the output.
+        """Calls the function with each key, its rows and its state, and writes the states.
 
         Raises:
-            UserFunctionError: the function has raised.
-            SchemaMismatchError: a row or a state that it gave does not fit.
+            UserFunctionError: the function raised, or what it returned is not of the declared types.
+            SchemaMismatchError: a row that it returned, or a state that it set, does not fit its schema.
         """
-        func, accept, keep = self._func, self._writer.accept, self._states.keep
-        output, ends = self._rows, self._ends
-        self._first_key = 0
-        for index, (key, state, its_rows) in enumerate(zip(keys, states, rows, strict=True)):
+        func, take, keep, iterate = self._func, self._output.take, self._states.keep, self._output.iterate
+        for index, (key, its_rows, state) in enumerate(zip(keys, rows, states, strict=True)):
             results: Iterator[Any] | None = None
             while True:
                 try:
                     if results is None:
                         result = func(key, its_rows, state)
-                        results = iter(() if result is None else result)
-                    given = list(map(accept, islice(results, PART_ROWS)))
+                        results = result if type(result) is GeneratorType else iterate(result)
+                    is_done = take(index, results)
                 except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
-                    self._fail(error, index)
-                output += given
-                if len(given) < PART_ROWS:
+                    raise self._failed(index, error) from _cause(error)
+                if is_done:
                     break
-                yield self._batch()
-            ends.append(len(output))
+                # Outside of `try`: whoever reads the output may close this generator here.
+                yield self._output.batch(self._failed)
             keep(index, state)
-            if len(output) >= PART_ROWS:
-                yield self._batch()
         self._states.write()
-        if output:
-            yield self._batch()
+        if self._output.num_rows:
+            yield self._output.batch(self._failed)
 
-    def _batch(self) -> pa.RecordBatch:
-        """The rows that are not handed out yet."""
-        try:
-            batch = pa.RecordBatch.from_arrays(self._writer.arrays(self._rows), schema=self._schema)
-        except MisfitError as error:
-            self._fail(error, self._first_key + bisect_right(self._ends, error.row or 0))
-        self._first_key += len(self._ends)
-        self._rows.clear()
-        self._ends.clear()
-        return batch
-
-    def _fail(self, error: BaseException, index: int) -> NoReturn:
-        key = self._states.describe(index)
+    def _failed(self, index: int, error: BaseException) -> StateStoreError:
+        where = f"for the key {self._states.describe(index)} in batch {self._batch_id}"
         if isinstance(error, MisfitError):
-            raise SchemaMismatchError(
-                f"the function of mapWithState gave a row for the key {key} in batch {self._batch_id} that does not "
-                f"fit: {error.message}",
+            return SchemaMismatchError(
+                f"the function of {self._method} gave a row {where} that does not fit: {error.message}",
                 remedy="Give an iterable of rows with the columns of outputStructType",
-            ) from error.__cause__
-        raise UserFunctionError(
-            f"the function of mapWithState failed for the key {key} in batch {self._batch_id}: "
-            f"{self._states.shown.error(error)}",
+            )
+        return UserFunctionError(
+            f"the function of {self._method} failed {where}: {self._states.shown.error(error)}",
             remedy="The state is as before the batch",
-        ) from error
+        )
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """The error that a user can act on: a MisfitError only wraps it."""
+    return error.__cause__ if isinstance(error, MisfitError) else error

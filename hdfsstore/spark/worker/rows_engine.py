@@ -1,29 +1,37 @@
-"""mapWithState: the user's function once a key, on Rows and a GroupState.
+"""Run mapWithState: call the user's function once for each key, with Rows and a GroupState.
 
-A call's rows stay in Arrow. Chunk by chunk they are put in the order of their keys, and the keys' states are looked
-up; and in parts of a chunk, small enough for the garbage collector to find only young objects, they become Rows.
+The input stays in Arrow. Chunk by chunk its rows are sorted by key, and the states of the keys are looked up. Parts of
+a chunk become Rows. The parts are small, so that the garbage collector finds only young objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
 
 from hdfsstore.spark.convert.arrow_to_rows import RowReader
+from hdfsstore.spark.convert.output_rows import OutputRows
 from hdfsstore.spark.convert.rows_to_arrow import RowWriter
 from hdfsstore.spark.worker.engine import KeyedRows
-from hdfsstore.spark.worker.key_calls import PART_ROWS, KeyCalls, UserFunction
+from hdfsstore.spark.worker.key_calls import Key, KeyCalls
 from hdfsstore.spark.worker.key_groups import KeyGroups, group
 from hdfsstore.spark.worker.key_states import ColumnsCodec, KeyStates, StateCodec
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.value_codec import ValueCodec, load_msgpack
 
+UserFunction: TypeAlias = "Callable[[Key, Iterator[Row], GroupState], Iterable[Any] | None]"
+
 # Rows, or keys, in a chunk, and rows in a batch of the output; Spark's own batches have as many.
 CHUNK_ROWS = 10_000
+# Rows of the input, and of the output, that are Python objects at a time. Fewer cost more in Arrow. More get old before
+# they are freed, and then Python's garbage collector looks through the whole process.
+PART_ROWS = 1_000
 
 
 class RowsEngine:
@@ -33,9 +41,9 @@ class RowsEngine:
         func: the user's.
         rows: the schema of the data columns.
         keys: the schema of the key columns.
-        output: the schema of what the function gives.
+        output: the schema of what the function returns.
         output_arrow: Arrow's for it.
-        state: the schema of the state; None: it is any value of Python, kept by VALUE_SCHEMA.
+        state: the schema of the state; None: it is any Python value, stored under VALUE_SCHEMA.
 
     Raises:
         StateStoreError: msgpack is not installed, which a state without a schema needs.
@@ -59,34 +67,34 @@ class RowsEngine:
         self._output_arrow = output_arrow
         self._state = state
 
-    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
-        return _merged(self._of_data(calls, state))
+    def data(self, keyed_rows: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        return _merged(self._of_data(keyed_rows, state))
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         return _merged(self._of_expired(state))
 
-    def _of_data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
-        states, run = self._start(state)
+    def _of_data(self, keyed_rows: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        states, call_keys = self._start(state)
         reader, key_reader = RowReader(self._rows), RowReader(self._keys)
-        for call in calls:
-            call_key_rows = state.encode_keys(call.keys)
-            groups = group(call_key_rows, is_sorted=call.is_sorted)
-            # Each chunk would put all chunks together.
-            table = call.rows if groups.order is None else call.rows.combine_chunks()
+        for keyed in keyed_rows:
+            all_key_rows = state.encode_keys(keyed.keys)
+            groups = group(all_key_rows, is_sorted=keyed.is_sorted)
+            # Once, because `take` would do it again for each chunk.
+            table = keyed.rows if groups.order is None else keyed.rows.combine_chunks()
             for start, stop in groups.chunks(CHUNK_ROWS):
                 first = start
-                for key_rows, found in state.read(call_key_rows.take(groups.first[start:stop])):
+                for key_rows, found in state.read(all_key_rows.take(groups.first[start:stop])):
                     last = first + len(key_rows)
-                    keys = call.keys.take(groups.first[first:last])
+                    keys = keyed.keys.take(groups.first[first:last])
                     rows = _Rows(reader, table, groups, first, last)
                     for begin, end in groups.chunks(PART_ROWS, first, last):
                         part = slice(begin - first, end - first)
                         of_keys = states.read(key_rows[part], found[part])
-                        yield from run(key_reader.tuples(keys[part]), of_keys, rows.by_key(begin, end))
+                        yield from call_keys(key_reader.tuples(keys[part]), rows.by_key(begin, end), of_keys)
                     first = last
 
     def _of_expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
-        states, run = self._start(state)
+        states, call_keys = self._start(state)
         key_reader = RowReader(self._keys)
         for key_rows, found in state.expired(CHUNK_ROWS):
             keys = state.decode_keys(key_rows)
@@ -94,7 +102,7 @@ class RowsEngine:
                 part = slice(begin, begin + PART_ROWS)
                 no_rows = (iter(()) for _ in range(len(key_rows[part])))
                 of_keys = states.read_expired(key_rows[part], found[part])
-                yield from run(key_reader.tuples(keys[part]), of_keys, no_rows)
+                yield from call_keys(key_reader.tuples(keys[part]), no_rows, of_keys)
 
     def _start(self, state: PartitionState) -> tuple[KeyStates, KeyCalls]:
         shown = state.shown
@@ -102,7 +110,8 @@ class RowsEngine:
         codec = ValueCodec(shown) if self._state is None else ColumnsCodec(self._state, state.state_type, shown)
         states = KeyStates(state, codec)
         writer = RowWriter(self._output, list(self._output_arrow), shown)
-        return states, KeyCalls(self._func, states, writer, self._output_arrow, state.batch_id)
+        output = OutputRows(writer, self._output_arrow, PART_ROWS)
+        return states, KeyCalls("mapWithState", self._func, states, output, state.batch_id)
 
 
 class _Rows:
@@ -120,7 +129,7 @@ class _Rows:
         """The rows of each key of a part of the chunk."""
         starts = self._groups.starts[begin : end + 1].tolist()
         first, last = starts[0], starts[-1]
-        if last - first > PART_ROWS:  # they are of one key
+        if last - first > PART_ROWS:  # all of one key
             yield self._bit_by_bit(first, last)
             return
         rows = self._reader.rows(self._taken.slice(first - self._first, last - first))
@@ -133,21 +142,21 @@ class _Rows:
 
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of small batches in larger ones."""
-    held: list[pa.RecordBatch] = []
+    """Joins small batches to larger ones."""
+    small: list[pa.RecordBatch] = []
     num_rows = 0
     for batch in batches:
-        held.append(batch)
+        small.append(batch)
         num_rows += batch.num_rows
         if num_rows >= CHUNK_ROWS:
-            yield from _one(held)
+            yield from _joined(small)
             num_rows = 0
-    if held:
-        yield from _one(held)
+    if small:
+        yield from _joined(small)
 
 
-def _one(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    table = pa.Table.from_batches(held)
-    held.clear()
+def _joined(small: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    table = pa.Table.from_batches(small)
+    small.clear()
     batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
     return batches

@@ -23,8 +23,7 @@ from pyspark.sql.types import (
 
 from hdfsstore.errors import SchemaMismatchError, UserFunctionError
 from hdfsstore.spark.worker.engine import KeyedRows
-from hdfsstore.spark.worker.key_calls import PART_ROWS
-from hdfsstore.spark.worker.rows_engine import CHUNK_ROWS
+from hdfsstore.spark.worker.rows_engine import CHUNK_ROWS, PART_ROWS
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
 from tests.support.rows_query import ANY, KEYS, STATE, TOTALS, count_and_sum, engine_of, events, run
 from tests.support.spark_partition import Partition, call, output_of, struct
@@ -182,6 +181,19 @@ def test_many_keys_in_several_windows_and_calls(tmp_path: Path) -> None:
         assert [batch.num_rows for batch in batches] == [CHUNK_ROWS, 2_345]
         assert output_of(batches) == [(user, batch, float(batch)) for user in users]
     assert len(partition.rows()) == num_keys
+
+
+def test_an_error_names_its_key_after_keys_without_output(tmp_path: Path) -> None:
+    table = events(*((f"user-{i}", float(i)) for i in range(2 * PART_ROWS)))
+
+    def returns_one(key: tuple[Any, ...], _rows: Iterator[Row], _state: GroupState) -> Any:
+        return [(key[0], "no number", 1.0)] if key[0] == "user-1234" else None
+
+    with (
+        Partition(tmp_path, KEYS, STATE).batch() as state,
+        pytest.raises(SchemaMismatchError, match="gave a row for the key .*user-1234"),
+    ):
+        run(engine_of(returns_one), state, call(table, "user"))
 
 
 def failure_of(tmp_path: Path, func: Callable[..., Any], error: type[Exception], **schemas: StructType | None) -> str:
