@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 import re
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from hdfsstore.state.conf import StateStoreConf, parse_bytes
 from tests.support.truth import DATA
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "tests/data/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 EXAMPLES = [code for kind, code in FENCED.findall((ROOT / "docs/reading.md").read_text("utf-8")) if kind == "python"]
@@ -45,10 +49,24 @@ def test_tests_and_files_that_are_named_are_there(page: Path) -> None:
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
     for name in re.findall(r"`(?:[\w/.]+::)*(test_\w+)`", text):
         assert f"def {name}(" in tests, name
+    for path, name in re.findall(r"`([\w/]+\.py)::(\w+)", text):
+        named = [file.read_text("utf-8") for file in (ROOT / "tests").rglob(path.removeprefix("tests/"))]
+        assert any(re.search(rf"(def|class) {name}\b", file) for file in named), f"{path}::{name}"
     for path in re.findall(r"`((?:hdfsstore|cext|tests|tools|bench)/[\w./-]*)`", text):
         assert (ROOT / path).exists(), path
     for case in re.findall(r"\b(\d\.\d\.\d/\w+)", text):
         assert (DATA / f"spark-{case}" / "checkpoint").is_dir(), case
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_and_make_targets_that_are_named_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"(?:`|^ *)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
+    for name in re.findall(
+        r"\b(?:python3? -m|import [\w. ,]*,|import|from) ((?:hdfsstore|tests|bench|demo)(?:\.\w+)*)", text
+    ):
+        assert importlib.util.find_spec(name), name
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
@@ -151,7 +169,7 @@ def prose(page: Path) -> list[str]:
     return [line for line in lines if not line.startswith(("|", "    ")) and "://" not in line]
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "tests/data/README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_of_prose_have_120_characters_at_most(page: Path) -> None:
     """Ruff holds the lines of Python to the same."""
     assert [line for line in prose(page) if len(line) > 120] == []
