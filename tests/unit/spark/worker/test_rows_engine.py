@@ -191,7 +191,7 @@ def test_an_error_names_its_key_after_keys_without_output(tmp_path: Path) -> Non
 
     with (
         Partition(tmp_path, KEYS, STATE).batch() as state,
-        pytest.raises(SchemaMismatchError, match="gave a row for the key .*user-1234"),
+        pytest.raises(SchemaMismatchError, match=r"gave a row for the key .*user-1234"),
     ):
         run(engine_of(returns_one), state, call(table, "user"))
 
