@@ -9,7 +9,7 @@ import pytest
 
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.backends import VARIANTS, Variant
-from tests.contract.partition import Partition
+from tests.support.partition import Partition
 
 
 @pytest.fixture(params=VARIANTS, ids=str)

@@ -10,8 +10,8 @@ import pytest
 
 from hdfsstore import SchemaMismatchError, StateStoreError
 from hdfsstore.state.protocols import StateStore, StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, contents, read, ref, write
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
+from tests.support.partition import EMPTY, Partition, contents, read, ref, write
 
 REFUSED = (ValueError, TypeError, StateStoreError)
 BINARIES = (pa.binary(), pa.large_binary())
@@ -142,7 +142,7 @@ def test_the_array_may_go_once_it_was_put(provider: StateStoreProvider) -> None:
 
 @pytest.fixture
 def typed(partition: Partition) -> StateStoreProvider:
-    return partition.open(schemas=SCHEMAS)
+    return partition.open(**SCHEMAS)
 
 
 WORDS: list[tuple[str | None, int | None]] = [("a", 1), ("b", 2), ("a", 2), (None, 1), ("ä" * 40, None)]
@@ -156,7 +156,7 @@ def filled(store: StateStore) -> StateStore:
 
 def test_rows_are_put_got_and_removed(typed: StateStoreProvider, partition: Partition) -> None:
     one = ref(filled(typed.get_store(0)).commit())
-    store = partition.open("elsewhere", schemas=SCHEMAS).get_store(*one)
+    store = partition.open("elsewhere", **SCHEMAS).get_store(*one)
     asked = [*WORDS[::-1], ("absent", 1)]
     got = store.get_batch(keys(asked))
     assert got.schema.names == ["count", "note"]
@@ -229,7 +229,7 @@ def test_prefix_scan_gives_every_key_that_starts_with_the_columns(
     typed: StateStoreProvider, partition: Partition
 ) -> None:
     base = ref(filled(typed.get_store(0)).commit())
-    for executor in (typed, partition.open("elsewhere", schemas=SCHEMAS)):
+    for executor in (typed, partition.open("elsewhere", **SCHEMAS)):
         store = executor.get_store(*base)
         assert prefixed(store, "a") == {("a", 1): (1, "x"), ("a", 2): (None, "")}
         assert prefixed(store, None) == {(None, 1): (4, "long " * 20)}
@@ -270,10 +270,10 @@ def test_prefix_scan_needs_columns_to_scan_by(partition: Partition, columns: int
     schemas = {**SCHEMAS, "num_cols_prefix_key": columns}
     if columns:
         with pytest.raises(REFUSED):  # as many as the key has: there is nothing left to scan
-            partition.open(schemas=schemas)
+            partition.open(**schemas)
     else:
         with pytest.raises(REFUSED):
-            list(filled(partition.open(schemas=schemas).get_store(0)).prefix_scan(prefix("a")))
+            list(filled(partition.open(**schemas).get_store(0)).prefix_scan(prefix("a")))
 
 
 def test_a_record_that_is_too_large_is_refused(partition: Partition) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hdfsstore import SchemaMismatchError, UnsupportedProviderError
 from hdfsstore.state.protocols import ReadStateStore, StateStoreProvider
 from tests.contract.backends import INDEXED, VARIANTS
-from tests.contract.partition import EMPTY, Partition, Ref, ref, update, write
+from tests.support.partition import EMPTY, Partition, Ref, ref, update, write
 
 OFFSET = {"timeout_offset": 16}
 WITH_INDEX = pytest.mark.parametrize("variant", INDEXED, ids=str)
@@ -32,13 +32,13 @@ def due(store: ReadStateStore, end: int, max_rows: int = 2) -> dict[bytes, bytes
 
 @pytest.fixture
 def indexed(partition: Partition) -> StateStoreProvider:
-    return partition.open(schemas=OFFSET)
+    return partition.open(**OFFSET)
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in INDEXED], ids=str)
 def test_a_backend_without_the_index_refuses_it_by_name(partition: Partition) -> None:
     with pytest.raises(UnsupportedProviderError, match="timeout_offset"):
-        partition.open(schemas=OFFSET)
+        partition.open(**OFFSET)
     with partition.open().get_store(0) as store:
         for ask in (lambda: store.expired(1, 1), store.next_expiry):
             with pytest.raises(UnsupportedProviderError, match="index"):
@@ -61,7 +61,7 @@ def test_what_is_due_from_batch_to_batch(indexed: StateStoreProvider, partition:
         check(store, longs, end=3 * number + 2)
         base = ref(store.commit())
         indexed.do_maintenance()
-        for provider in (indexed, partition.open("elsewhere", schemas=OFFSET)):
+        for provider in (indexed, partition.open("elsewhere", **OFFSET)):
             with provider.get_read_store(*base) as reader:
                 check(reader, longs, end=3 * number + 2)
 
@@ -108,14 +108,14 @@ def test_an_attempt_does_not_see_what_another_has_done(indexed: StateStoreProvid
 def test_arguments_that_make_no_sense(partition: Partition) -> None:
     for offset in (0, 7, 12, -8, 520):
         with pytest.raises(ValueError, match="timeout_offset"):
-            partition.open(schemas={"timeout_offset": offset})
+            partition.open(timeout_offset=offset)
     values = pa.schema([("text", pa.string()), ("due", pa.int64())])
-    partition.open(schemas={"value_schema": values, "timeout_offset": 16})
+    partition.open(value_schema=values, timeout_offset=16)
     with pytest.raises(SchemaMismatchError, match="'text'"):
-        partition.open(schemas={"value_schema": values, "timeout_offset": 8})
+        partition.open(value_schema=values, timeout_offset=8)
     with pytest.raises(ValueError, match="timeout_offset"):
-        partition.open(schemas={"value_schema": values, "timeout_offset": 24})
-    with partition.open(schemas=OFFSET).get_store(0) as store, pytest.raises(ValueError, match="max_rows"):
+        partition.open(value_schema=values, timeout_offset=24)
+    with partition.open(**OFFSET).get_store(0) as store, pytest.raises(ValueError, match="max_rows"):
         store.expired(1, 0)
     with partition.open().get_store(0) as store:
         for ask in (lambda: store.expired(1, 1), store.next_expiry):

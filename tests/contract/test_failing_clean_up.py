@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.backends import VARIANTS, Variant
-from tests.contract.partition import Partition, read, state_after, write_chain
+from tests.support.partition import Partition, read, state_after, write_chain
 
 NOBODY = 65534
 LONG = 600.0  # a bound for what takes a second

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hdfsstore.state.protocols import StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, write, write_chain
+from tests.support.partition import EMPTY, Partition, write, write_chain
 
 
 def test_a_stores_metrics(provider: StateStoreProvider) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hdfsstore import StateStoreError
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.backends import WITH_IDS
-from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read, ref, state_after, write, write_chain
+from tests.support.partition import EMPTY, Partition, Ref, State, contents, read, ref, state_after, write, write_chain
 from tests.support.threads import at_once
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from hdfsstore import StateStoreClosedError
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, Ref, ref
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
+from tests.support.partition import EMPTY, Partition, Ref, ref
 from tests.support.threads import at_once
 
 Rows = dict[tuple[str, int], tuple[int, str]]
@@ -77,7 +77,7 @@ def indexed(partition: Partition) -> bool:
 def open_one(partition: Partition, indexed: bool) -> Callable[[str], StateStoreProvider]:
     """Opens providers that find rows by a prefix and, where the backend does, by the first column of the value."""
     schemas = {**SCHEMAS, "timeout_offset": 8} if indexed else SCHEMAS
-    return lambda host: partition.open(host, schemas=schemas, min_deltas_for_snapshot=1)
+    return lambda host: partition.open(host, **schemas, min_deltas_for_snapshot=1)
 
 
 @NUMBER_OF_THREADS

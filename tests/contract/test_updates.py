@@ -8,7 +8,7 @@ import pytest
 
 from hdfsstore import StateStoreClosedError
 from hdfsstore.state.protocols import StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, contents, read, ref, write
+from tests.support.partition import EMPTY, Partition, contents, read, ref, write
 
 
 def test_put_is_read_back_before_and_after_the_commit(provider: StateStoreProvider, partition: Partition) -> None:

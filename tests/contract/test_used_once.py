@@ -10,8 +10,8 @@ import pytest
 
 from hdfsstore import StateStoreClosedError, StateStoreError
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, read, ref, state_after, write, write_chain
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
+from tests.support.partition import EMPTY, Partition, read, ref, state_after, write, write_chain
 
 KEYS, VALUES = keys([("a", 1)]), values([(1, "x")])
 K, V = unsafe(KEY, KEYS)[0], unsafe(VALUE, VALUES)[0]
@@ -44,7 +44,7 @@ ENDS = ("commit", "abort", "close")
 
 @pytest.fixture
 def provider(partition: Partition) -> StateStoreProvider:
-    return partition.open(schemas=SCHEMAS)
+    return partition.open(**SCHEMAS)
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -121,11 +121,11 @@ def test_a_commit_that_fails_ends_nothing_but_itself(
     assert sorted(path.name for path in partition.folder.iterdir()) == before
     with pytest.raises(StateStoreClosedError):
         store.commit()
-    assert read(provider, one) == read(partition.open("elsewhere", schemas=SCHEMAS), one) == {K: b"1"}
+    assert read(provider, one) == read(partition.open("elsewhere", **SCHEMAS), one) == {K: b"1"}
     again = provider.get_store(*one)
     again.put(K, b"3")
     two = ref(again.commit())
-    assert read(provider, two) == read(partition.open("elsewhere", schemas=SCHEMAS), two) == {K: b"3"}
+    assert read(provider, two) == read(partition.open("elsewhere", **SCHEMAS), two) == {K: b"3"}
 
 
 @pytest.mark.parametrize("trouble", ["no_folder", "full_disk"])

@@ -11,7 +11,7 @@ from hdfsstore import StateStoreError
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.protocols import StateStoreCheckpointInfo, StateStoreProvider
 from tests.contract.backends import EVERY_CODEC, WITH_IDS
-from tests.contract.partition import EMPTY, Partition, contents, read, ref, state_after, write, write_chain
+from tests.support.partition import EMPTY, Partition, contents, read, ref, state_after, write, write_chain
 
 NOT_THERE = (BatchNotAvailableError, MissingFileError)
 REFUSED = (ValueError, StateStoreError)

@@ -8,33 +8,30 @@ from typing import Any
 
 import pytest
 
-from hdfsstore import StateStoreConf
-from tests.contract.backends import HDFS
-from tests.contract.partition import Partition
-from tests.unit.state.hdfs.executors import Executors
+from tests.support.partition import Partition
 
 MakePartition = Callable[..., Partition]
 
 
 @pytest.fixture
-def executors(tmp_path: Path) -> Iterator[Executors]:
+def executors(tmp_path: Path) -> Iterator[Partition]:
     """With unique ids."""
-    opened = Executors(tmp_path)
+    opened = Partition(tmp_path)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def executors_v1(tmp_path: Path) -> Iterator[Executors]:
+def executors_v1(tmp_path: Path) -> Iterator[Partition]:
     """Without."""
-    opened = Executors(tmp_path, checkpoint_format_version=1)
+    opened = Partition(tmp_path, checkpoint_format_version=1)
     yield opened
     opened.close()
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def any_executors(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Executors]:
-    opened = Executors(tmp_path, checkpoint_format_version=request.param)
+def any_executors(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Partition]:
+    opened = Partition(tmp_path, checkpoint_format_version=request.param)
     yield opened
     opened.close()
 
@@ -46,7 +43,7 @@ def make_partition(tmp_path: Path) -> Iterator[MakePartition]:
 
     def make(**conf: Any) -> Partition:
         root = tmp_path / str(len(made))
-        made.append(Partition(root, HDFS, StateStoreConf(maintenance_interval=0, **conf)))
+        made.append(Partition(root, **conf))
         return made[-1]
 
     yield make

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs.compression import compress
-from tests.contract.partition import Ref
+from tests.support.partition import Ref
 
 CODEC = "lz4"
 

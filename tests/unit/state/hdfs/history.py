@@ -29,8 +29,8 @@ from hypothesis import strategies as st
 from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
 from tests.contract.backends import HDFS
-from tests.contract.partition import EMPTY, Partition, Ref, State, contents, read
 from tests.support.maps import as_dict, indexed_long
+from tests.support.partition import EMPTY, Partition, Ref, State, contents, read
 
 Steps = Sequence[tuple[bytes, bytes | None]]  # puts, and removes where the value is None
 INDEXED_OFFSET = 16
@@ -120,8 +120,8 @@ class History:
     def _open(self, host: str) -> StateStoreProvider:
         index = {"timeout_offset": INDEXED_OFFSET}
         if self.shared_across_workers:
-            return self.partition.open_in_turn(host, **index, checkpoint_format_version=self.format)
-        return self.partition.open(host, schemas=index, checkpoint_format_version=self.format)
+            return self.partition.open(host, shared_across_workers=True, **index, checkpoint_format_version=self.format)
+        return self.partition.open(host, **index, checkpoint_format_version=self.format)
 
     @property
     def oldest(self) -> int:

@@ -11,7 +11,8 @@ import pytest
 
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.versions.files import VersionId
-from tests.unit.state.hdfs.executors import EMPTY, Executors, State, commit, read
+from tests.support.partition import EMPTY, Partition, State, read
+from tests.unit.state.hdfs.executors import commit
 
 KEYS = [b"key %d" % i for i in range(500)]
 
@@ -24,7 +25,7 @@ def image_of(version: VersionId) -> str:
     return f"{version[0]}_{version[1]}.image" if version[1] else f"{version[0]}.image"
 
 
-def images(executors: Executors) -> set[str]:
+def images(executors: Partition) -> set[str]:
     return {path.name for path in executors.images()}
 
 
@@ -39,7 +40,7 @@ def counted(provider: HdfsStateStoreProvider) -> list[int | float]:
     return [provider.metrics[name] for name in names]
 
 
-def test_processes_that_change_every_key_in_turn_read_no_delta(any_executors: Executors) -> None:
+def test_processes_that_change_every_key_in_turn_read_no_delta(any_executors: Partition) -> None:
     providers = [any_executors.open(shared_across_workers=True) for _ in range(2)]
     versions = [EMPTY]
     for i in range(6):
@@ -68,7 +69,7 @@ def test_processes_that_change_every_key_in_turn_read_no_delta(any_executors: Ex
         ),
     ],
 )
-def test_what_a_batch_may_do(any_executors: Executors, updates: Mapping[bytes, bytes | None], left: State) -> None:
+def test_what_a_batch_may_do(any_executors: Partition, updates: Mapping[bytes, bytes | None], left: State) -> None:
     provider = any_executors.open(shared_across_workers=True)
     first = commit(provider, EMPTY, rows(1))
     second = commit(provider, first, updates)
@@ -82,7 +83,7 @@ def test_what_a_batch_may_do(any_executors: Executors, updates: Mapping[bytes, b
     assert len(images(any_executors)) == 2, "no image for a key"
 
 
-def test_a_key_that_is_put_twice_is_there_once(any_executors: Executors) -> None:
+def test_a_key_that_is_put_twice_is_there_once(any_executors: Partition) -> None:
     provider = any_executors.open(shared_across_workers=True)
     store = provider.get_store(0)
     for i in range(2):
@@ -94,13 +95,13 @@ def test_a_key_that_is_put_twice_is_there_once(any_executors: Executors) -> None
     assert read(any_executors.open(), version) == rows(1)
 
 
-def test_a_provider_of_its_own_leaves_it_to_maintenance(any_executors: Executors) -> None:
+def test_a_provider_of_its_own_leaves_it_to_maintenance(any_executors: Partition) -> None:
     provider = any_executors.open()
     commit(provider, commit(provider, EMPTY, rows(1)), rows(2))
     assert images(any_executors) == set()
 
 
-def test_the_next_commits_stand_on_it(any_executors: Executors) -> None:
+def test_the_next_commits_stand_on_it(any_executors: Partition) -> None:
     provider = any_executors.open(shared_across_workers=True, min_deltas_for_snapshot=2)
     version, expected = EMPTY, {}
     for i in range(5):
@@ -113,7 +114,7 @@ def test_the_next_commits_stand_on_it(any_executors: Executors) -> None:
         assert read(each, version) == expected
 
 
-def test_without_a_disk_it_is_in_memory(any_executors: Executors, tmp_path: Path) -> None:
+def test_without_a_disk_it_is_in_memory(any_executors: Partition, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     provider = any_executors.open(shared_across_workers=True, local_dir=str(tmp_path / "file"))
     version = EMPTY
@@ -124,17 +125,17 @@ def test_without_a_disk_it_is_in_memory(any_executors: Executors, tmp_path: Path
     assert read(any_executors.open(), version) == rows(2)
 
 
-def test_what_is_due_is_found_in_it(any_executors: Executors) -> None:
+def test_what_is_due_is_found_in_it(any_executors: Partition) -> None:
     state = {key: struct.pack("<qqq1000x", 0, 0, i) for i, key in enumerate(KEYS)}
-    version = commit(any_executors.open(shared_across_workers=True, indexed=16), EMPTY, state)
+    version = commit(any_executors.open(shared_across_workers=True, timeout_offset=16), EMPTY, state)
     assert images(any_executors) == {image_of(version)}
-    with any_executors.open(indexed=16).get_read_store(*version) as store:
+    with any_executors.open(timeout_offset=16).get_read_store(*version) as store:
         assert store.next_expiry() == 0
         due = {key for keys, _ in store.expired(5) for key in keys.to_pylist()}
     assert due == set(KEYS[:5])
 
 
-def test_the_image_below_attempts_stays(executors: Executors) -> None:
+def test_the_image_below_attempts_stays(executors: Partition) -> None:
     """Any of them may be the one that the driver chooses, and none."""
     provider, other = (executors.open(shared_across_workers=True) for _ in range(2))
     base = commit(provider, EMPTY, rows(0))
@@ -146,7 +147,7 @@ def test_the_image_below_attempts_stays(executors: Executors) -> None:
     assert other.metrics["snapshotsLoaded"] == 0
 
 
-def test_a_commit_whose_base_is_damaged_stands(any_executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_whose_base_is_damaged_stands(any_executors: Partition, caplog: pytest.LogCaptureFixture) -> None:
     with any_executors.open(shared_across_workers=True) as provider:
         first = commit(provider, EMPTY, rows(1))
     [path] = any_executors.images()
@@ -167,7 +168,7 @@ def test_a_commit_whose_base_is_damaged_stands(any_executors: Executors, caplog:
     assert read(any_executors.open(), second) == {**rows(1), **rows(2, KEYS[:-50])}
 
 
-def test_a_commit_after_the_provider_was_closed_stands(any_executors: Executors) -> None:
+def test_a_commit_after_the_provider_was_closed_stands(any_executors: Partition) -> None:
     provider = any_executors.open(shared_across_workers=True)
     store = provider.get_store(0)
     for key, value in rows(1).items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from hdfsstore.state.protocols import StateStore
-from tests.contract.partition import EMPTY, Partition, Ref, contents, read, ref, write
+from tests.support.partition import EMPTY, Partition, Ref, contents, read, ref, write
 from tests.unit.state.hdfs.conftest import MakePartition
 
 

@@ -14,7 +14,8 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.maintenance import retries
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.versions.files import VersionId
-from tests.unit.state.hdfs.executors import EMPTY, Executors, commit, read
+from tests.support.partition import EMPTY, Partition, read
+from tests.unit.state.hdfs.executors import commit
 
 INTERVAL = 3600.0
 MANY = 40
@@ -52,7 +53,7 @@ def batches(provider: HdfsStateStoreProvider, version: VersionId, rows: dict[byt
     return version
 
 
-def test_a_snapshot_that_does_not_fit(any_executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_snapshot_that_does_not_fit(any_executors: Partition, caplog: pytest.LogCaptureFixture) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=2, maintenance_interval=INTERVAL)
     version, rows = large(provider)
     with no_room(), caplog.at_level(logging.WARNING, "hdfsstore.state.uploads"):
@@ -63,7 +64,7 @@ def test_a_snapshot_that_does_not_fit(any_executors: Executors, caplog: pytest.L
     assert read(provider, version) == rows
 
 
-def test_it_is_tried_again_once_the_wait_is_over(any_executors: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_tried_again_once_the_wait_is_over(any_executors: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [0.0]
     monotonic = retries.time.monotonic
     monkeypatch.setattr(retries.time, "monotonic", lambda: monotonic() + late[0])
@@ -84,7 +85,7 @@ def test_it_is_tried_again_once_the_wait_is_over(any_executors: Executors, monke
     assert read(any_executors.open("elsewhere"), version) == rows
 
 
-def test_processes_that_know_nothing_of_each_other_do_not_all_try(any_executors: Executors) -> None:
+def test_processes_that_know_nothing_of_each_other_do_not_all_try(any_executors: Partition) -> None:
     version, _ = large(any_executors.open())
     failed = 0
     with no_room():
@@ -95,7 +96,7 @@ def test_processes_that_know_nothing_of_each_other_do_not_all_try(any_executors:
     assert MANY // 6 <= failed <= MANY // 3, "some do, once each time that a snapshot would be due"
 
 
-def test_whatever_else_goes_wrong(any_executors: Executors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_else_goes_wrong(any_executors: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of maintenance is no reason to lose a batch."""
     provider = any_executors.open(min_deltas_for_snapshot=2, maintenance_interval=INTERVAL)
 

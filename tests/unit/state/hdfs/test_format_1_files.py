@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from hdfsstore import StateStoreConf, StateStoreError
 from hdfsstore.codecs.compression import decompress
 from tests.contract.backends import HDFS
-from tests.contract.partition import Partition, State, read, state_after, update, write_chain
 from tests.support.maps import decoded
+from tests.support.partition import Partition, State, read, state_after, update, write_chain
 from tests.unit.state.hdfs.conftest import MakePartition
 from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PROFILE, STEPS, Steps
 

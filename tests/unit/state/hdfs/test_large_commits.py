@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.state.hdfs.executors import Executors, damage, id_of, with_image
+from tests.support.partition import Partition, ref
+from tests.unit.state.hdfs.executors import damage, with_image
 
 VALUE = bytes(240 << 20)
 
@@ -12,7 +13,7 @@ VALUE = bytes(240 << 20)
 @pytest.mark.thorough
 @pytest.mark.thorough
 def test_updates_from_before_and_after_an_image_was_damaged(
-    executors: Executors, caplog: pytest.LogCaptureFixture
+    executors: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = with_image(executors, 3)[3]
     with executors.open() as provider:
@@ -26,7 +27,7 @@ def test_updates_from_before_and_after_an_image_was_damaged(
     assert store.get(known) == value
     assert "does not match its checksum" in caplog.text
     store.put(b"small", b"value")
-    version = id_of(store.commit())
+    version = ref(store.commit())
     assert store.metrics["numUpdatedStateRows"] == 10
     read = provider.get_read_store(*version)
     assert (read.get(b"small"), read.get(known), read.get(b"large 8")) == (b"value", value, VALUE)

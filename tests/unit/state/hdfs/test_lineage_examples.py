@@ -13,7 +13,7 @@ import pytest
 from hdfsstore.codecs.compression import decompress
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.state.protocols import StateStoreProvider
-from tests.contract.partition import EMPTY, Partition, Ref, State, read, ref, state_after, write, write_chain
+from tests.support.partition import EMPTY, Partition, Ref, State, read, ref, state_after, write, write_chain
 from tests.unit.state.hdfs.conftest import MakePartition
 from tests.unit.state.hdfs.hand_made import CODEC, HandMade, version_id
 

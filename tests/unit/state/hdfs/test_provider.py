@@ -23,48 +23,49 @@ from hdfsstore.errors import (
 )
 from hdfsstore.publish import publish
 from hdfsstore.state.versions.files import VersionId
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, contents, id_of, read, rows_at, spoil
+from tests.support.partition import EMPTY, Partition, contents, read, ref
+from tests.unit.state.hdfs.executors import chain, commit, lineage_of, path_of, rows_at, spoil
 
 
-def test_version_0_is_empty_and_reads_no_file(any_executors: Executors) -> None:
+def test_version_0_is_empty_and_reads_no_file(any_executors: Partition) -> None:
     provider = any_executors.open()
     assert read(provider, EMPTY) == {}
     assert not any_executors.folder.exists()
 
 
-def test_a_commit_writes_one_delta(any_executors: Executors) -> None:
+def test_a_commit_writes_one_delta(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 3)
-    assert any_executors.names() == [any_executors.path(version).name for version in versions[1:]]
+    assert any_executors.names() == [path_of(any_executors, version).name for version in versions[1:]]
 
 
-def test_what_a_task_reports(executors: Executors) -> None:
+def test_what_a_task_reports(executors: Partition) -> None:
     provider = executors.open()
     first = provider.get_store(0).commit()
     second = provider.get_store(1, first.checkpoint_unique_id).commit()
-    assert (first.partition_id, first.version, first.base_checkpoint_unique_id) == (0, 1, None)
+    assert (first.partition_id, first.version, first.base_checkpoint_unique_id) == (3, 1, None)
     assert (second.version, second.base_checkpoint_unique_id) == (2, first.checkpoint_unique_id)
     assert uuid.UUID(second.checkpoint_unique_id).version == 4
 
 
-def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_executors: Executors) -> None:
+def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_executors: Partition) -> None:
     provider = any_executors.open()
     store = provider.get_store(0)
     store.put(b"a", b"1")
     provider.close()
-    last = id_of(store.commit())
+    last = ref(store.commit())
     assert provider.versions.cached() == []
     assert read(any_executors.open(), last) == {b"a": b"1"}
 
 
 @pytest.mark.parametrize("held", [1, 2, 3])
-def test_so_many_version_numbers_are_held(any_executors: Executors, held: int) -> None:
+def test_so_many_version_numbers_are_held(any_executors: Partition, held: int) -> None:
     provider = any_executors.open(max_versions_to_retain_in_memory=held)
     versions = chain(provider, 6)
     assert [version.id for version in provider.versions.cached()] == versions[-held:]
 
 
-def test_held_versions_are_read_without_a_file(executors: Executors) -> None:
+def test_held_versions_are_read_without_a_file(executors: Partition) -> None:
     provider = executors.open()
     versions = chain(provider, 6)
     for path in executors.folder.iterdir():
@@ -75,14 +76,14 @@ def test_held_versions_are_read_without_a_file(executors: Executors) -> None:
         provider.get_store(*versions[4])
 
 
-def test_a_version_that_is_read_does_not_push_out_the_last_one(any_executors: Executors) -> None:
+def test_a_version_that_is_read_does_not_push_out_the_last_one(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 6)
     assert read(provider, versions[2]) == rows_at(2)
     assert versions[6] in [version.id for version in provider.versions.cached()]
 
 
-def test_going_back_goes_on_from_there(any_executors: Executors) -> None:
+def test_going_back_goes_on_from_there(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 6)
     again = [commit(provider, versions[3], {b"again": b"4"})]
@@ -94,19 +95,19 @@ def test_going_back_goes_on_from_there(any_executors: Executors) -> None:
     assert read(any_executors.open("elsewhere"), again[-1]) == {**rows_at(3), b"again": b"7"}
 
 
-def test_attempts_of_one_version_lie_side_by_side(executors: Executors) -> None:
+def test_attempts_of_one_version_lie_side_by_side(executors: Partition) -> None:
     provider = executors.open()
     base = chain(provider, 2)[-1]
     stores = [provider.get_store(*base) for _ in range(3)]
     for number, store in enumerate(stores):
         store.put(b"attempt", b"%d" % number)
-    attempts = [id_of(store.commit()) for store in stores]
+    attempts = [ref(store.commit()) for store in stores]
     hits = provider.metrics["loadedMapCacheHitCount"]
     assert [read(provider, attempt)[b"attempt"] for attempt in attempts] == [b"0", b"1", b"2"]
     assert provider.metrics["loadedMapCacheHitCount"] == hits + 3
 
 
-def test_few_of_many_attempts_are_held(executors: Executors) -> None:
+def test_few_of_many_attempts_are_held(executors: Partition) -> None:
     provider = executors.open()
     base = chain(provider, 2)[-1]
     attempts = [commit(provider, base, {b"attempt": b"%d" % number}) for number in range(20)]
@@ -114,41 +115,41 @@ def test_few_of_many_attempts_are_held(executors: Executors) -> None:
     assert [read(provider, attempt)[b"attempt"] for attempt in attempts] == [b"%d" % number for number in range(20)]
 
 
-def test_a_process_that_is_behind_applies_just_the_deltas(any_executors: Executors) -> None:
+def test_a_process_that_is_behind_applies_just_the_deltas(any_executors: Partition) -> None:
     behind, ahead = any_executors.open("one"), any_executors.open("two")
     versions = chain(behind, 3)
     versions += chain(ahead, 3, versions[3])[1:]
-    spoil(any_executors.path(versions[1]))
-    spoil(any_executors.path(versions[2]))
+    spoil(path_of(any_executors, versions[1]))
+    spoil(path_of(any_executors, versions[2]))
     assert read(behind, versions[6]) == rows_at(6)
     with pytest.raises(CorruptFileError):
         any_executors.open("three").get_store(*versions[6])
 
 
-def test_with_ids_that_goes_on_past_a_snapshot(executors: Executors) -> None:
+def test_with_ids_that_goes_on_past_a_snapshot(executors: Partition) -> None:
     behind, ahead = executors.open("one"), executors.open("two", min_deltas_for_snapshot=2)
     versions = chain(behind, 3)
     for _ in range(4):
         versions.append(commit(ahead, versions[-1]))
         ahead.do_maintenance()
-    assert [item.version for item in executors.lineage(versions[7])] == [4, 5, 6]
+    assert [item.version for item in lineage_of(executors, versions[7])] == [4, 5, 6]
     for path in executors.folder.glob("*.snapshot"):
         path.unlink()
-    spoil(executors.path(versions[1]))
+    spoil(path_of(executors, versions[1]))
     assert read(behind, versions[7]) == rows_at(7)
 
 
-def test_what_is_far_behind_is_of_no_use(executors: Executors) -> None:
+def test_what_is_far_behind_is_of_no_use(executors: Partition) -> None:
     behind, ahead = executors.open("one"), executors.open("two", min_deltas_for_snapshot=20)
     versions = chain(behind, 3)
     for _ in range(80):
         versions.append(commit(ahead, versions[-1]))
         ahead.do_maintenance()
-    spoil(executors.path(versions[10]))
+    spoil(path_of(executors, versions[10]))
     assert read(behind, versions[83]) == rows_at(83)
 
 
-def test_a_store_that_has_ended_holds_no_memory(any_executors: Executors) -> None:
+def test_a_store_that_has_ended_holds_no_memory(any_executors: Partition) -> None:
     provider = any_executors.open(max_versions_to_retain_in_memory=1)
     versions = chain(provider, 2)
     store = provider.get_store(*versions[2])
@@ -159,18 +160,18 @@ def test_a_store_that_has_ended_holds_no_memory(any_executors: Executors) -> Non
     assert store.version == 2
 
 
-def test_without_ids_nothing_is_built_past_a_snapshot(executors_v1: Executors) -> None:
+def test_without_ids_nothing_is_built_past_a_snapshot(executors_v1: Partition) -> None:
     behind, ahead = executors_v1.open("one"), executors_v1.open("two", min_deltas_for_snapshot=0)
     versions = chain(behind, 3)
     versions += chain(ahead, 1, versions[3])[1:]
     ahead.do_maintenance()
-    executors_v1.path(versions[4]).write_bytes(b"left by another run")
+    path_of(executors_v1, versions[4]).write_bytes(b"left by another run")
     assert executors_v1.names("*.snapshot") == ["4.snapshot"]
     assert read(behind, versions[4]) == rows_at(4)
 
 
 def test_a_version_without_id_that_was_written_anew_is_loaded_anew(
-    executors_v1: Executors, caplog: pytest.LogCaptureFixture
+    executors_v1: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = executors_v1.open("one"), executors_v1.open("two")
     versions = chain(one, 3)
@@ -179,26 +180,26 @@ def test_a_version_without_id_that_was_written_anew_is_loaded_anew(
     assert "written anew" in caplog.text
 
 
-def test_so_is_one_whose_file_has_the_same_bytes(executors_v1: Executors) -> None:
+def test_so_is_one_whose_file_has_the_same_bytes(executors_v1: Partition) -> None:
     """An empty delta, on top of another state."""
     one, two = executors_v1.open("one"), executors_v1.open("two")
     versions = chain(one, 2)
     versions.append(commit(one, versions[2], {}))
     other = commit(two, versions[1], {b"of": b"two"})
-    before = executors_v1.path(versions[3]).read_bytes()
+    before = path_of(executors_v1, versions[3]).read_bytes()
     assert commit(two, other, {}) == versions[3]
-    assert executors_v1.path(versions[3]).read_bytes() == before
+    assert path_of(executors_v1, versions[3]).read_bytes() == before
     assert read(one, versions[3]) == {**rows_at(1), b"of": b"two"}
 
 
-def test_a_run_from_an_earlier_version_lets_go_of_the_later_ones(executors_v1: Executors) -> None:
+def test_a_run_from_an_earlier_version_lets_go_of_the_later_ones(executors_v1: Partition) -> None:
     provider = executors_v1.open(max_versions_to_retain_in_memory=9)
     versions = chain(provider, 6)
     commit(provider, versions[2], {b"again": b"3"})
     assert [version.id[0] for version in provider.versions.cached()] == [0, 1, 2, 3]
 
 
-def test_a_snapshot_of_the_run_before_is_not_left_beside_a_delta(executors_v1: Executors) -> None:
+def test_a_snapshot_of_the_run_before_is_not_left_beside_a_delta(executors_v1: Partition) -> None:
     provider = executors_v1.open(min_deltas_for_snapshot=0)
     versions = chain(provider, 3)
     provider.do_maintenance()
@@ -211,7 +212,7 @@ def test_a_snapshot_of_the_run_before_is_not_left_beside_a_delta(executors_v1: E
 @pytest.mark.parametrize("first", ["snapshots", "commit"])
 @pytest.mark.parametrize("host", ["host", "elsewhere"])
 def test_nor_is_one_that_was_on_its_way(
-    executors_v1: Executors, monkeypatch: pytest.MonkeyPatch, first: str, host: str
+    executors_v1: Partition, monkeypatch: pytest.MonkeyPatch, first: str, host: str
 ) -> None:
     """While one file is about to be published, the other one is."""
     one = executors_v1.open(min_deltas_for_snapshot=0)
@@ -234,7 +235,7 @@ def test_nor_is_one_that_was_on_its_way(
     assert read(executors_v1.open("third"), versions[3]) == {**rows_at(2), b"again": b"3"}
 
 
-def test_a_checkpoint_that_was_made_anew_is_not_taken_for_the_one_before(any_executors: Executors) -> None:
+def test_a_checkpoint_that_was_made_anew_is_not_taken_for_the_one_before(any_executors: Partition) -> None:
     provider = any_executors.open(max_versions_to_retain_in_memory=9)
     versions = chain(provider, 3)
     for path in any_executors.folder.iterdir():
@@ -247,21 +248,21 @@ def test_a_checkpoint_that_was_made_anew_is_not_taken_for_the_one_before(any_exe
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_a_missing_delta_is_an_error(any_executors: Executors, version: int) -> None:
+def test_a_missing_delta_is_an_error(any_executors: Partition, version: int) -> None:
     versions = chain(any_executors.open(), 5)
-    any_executors.path(versions[version]).unlink()
+    path_of(any_executors, versions[version]).unlink()
     with pytest.raises((MissingFileError, BatchNotAvailableError)):
         any_executors.open("elsewhere").get_store(*versions[5])
 
 
-def test_a_folder_without_files_is_no_version(any_executors: Executors) -> None:
+def test_a_folder_without_files_is_no_version(any_executors: Partition) -> None:
     provider = any_executors.open()
     unique_id = None if provider.conf.checkpoint_format_version == 1 else str(uuid.uuid4())
     with pytest.raises(BatchNotAvailableError):
         provider.get_store(4, unique_id)
 
 
-def test_what_is_no_version_is_refused(executors: Executors) -> None:
+def test_what_is_no_version_is_refused(executors: Partition) -> None:
     provider = executors.open()
     with pytest.raises(ValueError, match="-1"):
         provider.get_store(-1)
@@ -271,7 +272,7 @@ def test_what_is_no_version_is_refused(executors: Executors) -> None:
         provider.get_store(1, "../1")
 
 
-def test_a_commit_that_fails_leaves_the_provider_usable(any_executors: Executors) -> None:
+def test_a_commit_that_fails_leaves_the_provider_usable(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 2)
     store = provider.get_store(*versions[2])
@@ -289,7 +290,7 @@ def test_a_commit_that_fails_leaves_the_provider_usable(any_executors: Executors
     assert read(provider, commit(provider, versions[2])) == rows_at(3)
 
 
-def test_metrics_by_sparks_names(any_executors: Executors) -> None:
+def test_metrics_by_sparks_names(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 2)
     store = provider.get_store(*versions[2])
@@ -304,20 +305,20 @@ def test_metrics_by_sparks_names(any_executors: Executors) -> None:
     assert metrics["memoryUsedBytes"] > 0
     assert metrics["stateOnCurrentVersionSizeBytes"] > 0
     assert metrics["loadedMapCacheHitCount"] == 2
-    assert metrics["SnapshotLastUploaded.partition_0_default"] == -1
+    assert metrics["SnapshotLastUploaded.partition_3_default"] == -1
 
 
-def test_a_snapshot_that_was_passed_over_is_counted(any_executors: Executors) -> None:
+def test_a_snapshot_that_was_passed_over_is_counted(any_executors: Partition) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=0)
     versions = chain(provider, 2)
     provider.do_maintenance()
-    spoil(any_executors.path(versions[2], "snapshot"))
+    spoil(path_of(any_executors, versions[2], "snapshot"))
     elsewhere = any_executors.open("elsewhere")
     assert read(elsewhere, versions[2]) == rows_at(2)
     assert (provider.metrics["numSnapshotsAutoRepaired"], elsewhere.metrics["numSnapshotsAutoRepaired"]) == (0, 1)
 
 
-def test_rows_need_a_schema_and_a_prefix_the_keys(executors: Executors) -> None:
+def test_rows_need_a_schema_and_a_prefix_the_keys(executors: Partition) -> None:
     keys = pa.RecordBatch.from_pydict({"a": [1]})
     store = executors.open().get_store(0)
     for call in (store.get_batch, store.remove_batch, lambda batch: store.put_batch(batch, batch)):
@@ -326,14 +327,14 @@ def test_rows_need_a_schema_and_a_prefix_the_keys(executors: Executors) -> None:
     with pytest.raises(SchemaMismatchError, match="key_schema"):
         store.scan()
     with pytest.raises(SchemaMismatchError, match="key_schema"):
-        executors.open(prefix=1)
+        executors.open(num_cols_prefix_key=1)
     with pytest.raises(ValueError, match="num_cols_prefix_key"):
-        executors.open("host", keys.schema, keys.schema, prefix=1)
+        executors.open(key_schema=keys.schema, value_schema=keys.schema, num_cols_prefix_key=1)
 
 
-def test_rows_of_another_schema_are_told(executors: Executors) -> None:
+def test_rows_of_another_schema_are_told(executors: Partition) -> None:
     schema = pa.schema([("a", pa.int64())])
-    store = executors.open("host", schema, schema).get_store(0)
+    store = executors.open(key_schema=schema, value_schema=schema).get_store(0)
     with pytest.raises(SchemaMismatchError, match="the key schema does not fit"):
         store.get_batch(pa.RecordBatch.from_pydict({"a": ["text"]}))
     store.put(b"no row", b"no row")
@@ -341,7 +342,7 @@ def test_rows_of_another_schema_are_told(executors: Executors) -> None:
         list(store.scan())
 
 
-def test_an_iterator_shows_what_was_there_when_it_was_made(any_executors: Executors) -> None:
+def test_an_iterator_shows_what_was_there_when_it_was_made(any_executors: Partition) -> None:
     provider = any_executors.open()
     store = provider.get_store(*chain(provider, 2)[-1])
     rows = store.iterator()
@@ -351,7 +352,7 @@ def test_an_iterator_shows_what_was_there_when_it_was_made(any_executors: Execut
     assert contents(store) == {b"key 2": b"value 2", b"later": b"1"}
 
 
-def test_a_forked_child_goes_on_though_the_locks_were_held(any_executors: Executors) -> None:
+def test_a_forked_child_goes_on_though_the_locks_were_held(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 2)
     held = threading.Event()
@@ -381,7 +382,7 @@ def test_a_forked_child_goes_on_though_the_locks_were_held(any_executors: Execut
 
 
 def test_the_querys_id_may_be_absent_and_is_read_once(
-    executors_v1: Executors, caplog: pytest.LogCaptureFixture
+    executors_v1: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata = executors_v1.root / "metadata"
     with caplog.at_level(logging.WARNING):
@@ -394,7 +395,7 @@ def test_the_querys_id_may_be_absent_and_is_read_once(
             metadata.write_text("no JSON")
 
 
-def test_a_record_that_could_not_be_read_again_is_refused(any_executors: Executors) -> None:
+def test_a_record_that_could_not_be_read_again_is_refused(any_executors: Partition) -> None:
     provider = any_executors.open(max_record_bytes=100, row_checksum_enabled=True)
     version: VersionId = commit(provider, EMPTY, {bytes(100): bytes(100)})
     store = provider.get_store(*version)
@@ -404,4 +405,4 @@ def test_a_record_that_could_not_be_read_again_is_refused(any_executors: Executo
         with pytest.raises(StateStoreError, match="max_record_bytes"):
             store.put_many(pa.array([b"", key], pa.binary()), pa.array([b"", value], pa.binary()))
     elsewhere = any_executors.open("elsewhere", max_record_bytes=100, row_checksum_enabled=True)
-    assert read(elsewhere, id_of(store.commit())) == {bytes(100): bytes(100)}
+    assert read(elsewhere, ref(store.commit())) == {bytes(100): bytes(100)}

@@ -23,42 +23,43 @@ from hdfsstore.state.local.image_cache import ImageCache
 from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.versions.files import VersionId
 from tests.support.chains import write
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, id_of, read, rows_at
+from tests.support.partition import EMPTY, Partition, read, ref
+from tests.unit.state.hdfs.executors import chain, commit, lineage_of, path_of, rows_at
 
 
-def test_the_lineage_is_all_versions_where_there_is_no_snapshot(executors: Executors) -> None:
+def test_the_lineage_is_all_versions_where_there_is_no_snapshot(executors: Partition) -> None:
     versions = chain(executors.open(), 4)
-    assert [executors.lineage(version) for version in versions[1:]] == [versions[1:i] for i in range(1, 5)]
+    assert [lineage_of(executors, version) for version in versions[1:]] == [versions[1:i] for i in range(1, 5)]
 
 
-def test_the_lineage_begins_at_the_snapshot_that_was_uploaded(executors: Executors) -> None:
+def test_the_lineage_begins_at_the_snapshot_that_was_uploaded(executors: Partition) -> None:
     provider = executors.open(min_deltas_for_snapshot=2)
     versions = chain(provider, 3)
     provider.do_maintenance()
     versions += chain(provider, 2, versions[3])[1:]
-    assert executors.names("*.snapshot") == [executors.path(versions[3], "snapshot").name]
-    assert [executors.lineage(version) for version in versions[3:]] == [versions[1:3], versions[3:4], versions[3:5]]
+    assert executors.names("*.snapshot") == [path_of(executors, versions[3], "snapshot").name]
+    assert [lineage_of(executors, version) for version in versions[3:]] == [versions[1:3], versions[3:4], versions[3:5]]
 
 
-def test_the_lineage_begins_at_the_snapshot_that_was_loaded(executors: Executors) -> None:
+def test_the_lineage_begins_at_the_snapshot_that_was_loaded(executors: Partition) -> None:
     provider = executors.open(min_deltas_for_snapshot=2)
     versions = chain(provider, 3)
     provider.do_maintenance()
     elsewhere = executors.open("elsewhere")
     versions += chain(elsewhere, 2, versions[3])[1:]
-    assert [executors.lineage(version) for version in versions[4:]] == [versions[3:4], versions[3:5]]
+    assert [lineage_of(executors, version) for version in versions[4:]] == [versions[3:4], versions[3:5]]
 
 
-def test_each_attempt_has_the_lineage_of_its_own(executors: Executors) -> None:
+def test_each_attempt_has_the_lineage_of_its_own(executors: Partition) -> None:
     one, two = executors.open("one"), executors.open("two")
     versions = chain(one, 2)
     other = commit(two, versions[1], {b"other": b"2"})
-    assert executors.lineage(commit(one, versions[2])) == versions[1:3]
-    assert executors.lineage(commit(two, other)) == [versions[1], other]
-    assert executors.lineage(commit(one, other)) == [versions[1], other]
+    assert lineage_of(executors, commit(one, versions[2])) == versions[1:3]
+    assert lineage_of(executors, commit(two, other)) == [versions[1], other]
+    assert lineage_of(executors, commit(one, other)) == [versions[1], other]
 
 
-def long_chain(executors: Executors, count: int) -> list[VersionId]:
+def long_chain(executors: Partition, count: int) -> list[VersionId]:
     """So many versions without a snapshot; the lineage of each is only the one before."""
     executors.folder.mkdir(parents=True)
     versions: list[VersionId] = [EMPTY]
@@ -69,12 +70,12 @@ def long_chain(executors: Executors, count: int) -> list[VersionId]:
     return versions
 
 
-def test_a_lineage_that_no_header_can_hold_is_cut(executors: Executors) -> None:
+def test_a_lineage_that_no_header_can_hold_is_cut(executors: Partition) -> None:
     versions = long_chain(executors, 840)
     provider = executors.open()
     for _ in range(25):
         versions.append(commit(provider, versions[-1]))
-    lineages = [executors.lineage(version) for version in versions[841:]]
+    lineages = [lineage_of(executors, version) for version in versions[841:]]
     assert all(lineage == versions[lineage[0].version : 841 + i] for i, lineage in enumerate(lineages))
     assert lineages[0] == versions[1:841]
     assert 0 < lineages[-1][0].version < 20
@@ -83,24 +84,24 @@ def test_a_lineage_that_no_header_can_hold_is_cut(executors: Executors) -> None:
     assert len(read(executors.open("elsewhere"), versions[-1])) == 866
 
 
-def test_it_is_cut_where_a_snapshot_was_tried(executors: Executors) -> None:
+def test_it_is_cut_where_a_snapshot_was_tried(executors: Partition) -> None:
     versions = long_chain(executors, 840)
     provider = executors.open()
     provider.versions.lineages.note_attempt(versions[500])
     for _ in range(25):
         versions.append(commit(provider, versions[-1]))
-    assert executors.lineage(versions[-1]) == versions[500:-1]
+    assert lineage_of(executors, versions[-1]) == versions[500:-1]
     assert len(read(executors.open("elsewhere"), versions[-1])) == 866
 
 
 @pytest.mark.parametrize("formats", [(1, 2), (2, 1)])
 def test_the_first_version_after_a_switch_is_a_full_snapshot(tmp_path: Path, formats: tuple[int, int]) -> None:
-    executors = Executors(tmp_path, checkpoint_format_version=formats[0])
+    executors = Partition(tmp_path, checkpoint_format_version=formats[0])
     versions = chain(executors.open(), 3)
     before = executors.names()
     provider = executors.open("switched", checkpoint_format_version=formats[1])
     versions += chain(provider, 1, versions[3])[1:]
-    assert executors.names() == [*before, executors.path(versions[4], "snapshot").name]
+    assert executors.names() == [*before, path_of(executors, versions[4], "snapshot").name]
     assert provider.metrics["forceSnapshotCount"] == 1
     for name in before:
         (executors.folder / name).unlink()
@@ -108,12 +109,12 @@ def test_the_first_version_after_a_switch_is_a_full_snapshot(tmp_path: Path, for
     elsewhere = executors.open("elsewhere", checkpoint_format_version=formats[1])
     assert [read(elsewhere, version) for version in versions[4:]] == [rows_at(version) for version in (4, 5, 6)]
     if formats[1] == 2:
-        assert [executors.lineage(version) for version in versions[5:]] == [versions[4:5], versions[4:6]]
+        assert [lineage_of(executors, version) for version in versions[5:]] == [versions[4:5], versions[4:6]]
     executors.close()
 
 
 def test_back_and_forth(tmp_path: Path) -> None:
-    executors = Executors(tmp_path)
+    executors = Partition(tmp_path)
     versions = [EMPTY]
     for number in (2, 2, 1, 1, 1, 2, 1, 2, 2):
         provider = executors.open(f"host {len(versions)}", checkpoint_format_version=number)
@@ -126,7 +127,7 @@ def test_back_and_forth(tmp_path: Path) -> None:
 
 def test_what_an_abandoned_run_left_is_not_mixed_in(tmp_path: Path) -> None:
     """Batch 3 was run in version 1 of the format, then again from a version that has an id."""
-    executors = Executors(tmp_path, checkpoint_format_version=1)
+    executors = Partition(tmp_path, checkpoint_format_version=1)
     old = chain(executors.open("old"), 4)
     with_ids = executors.open("with ids", checkpoint_format_version=2)
     two = commit(with_ids, old[1], {b"other": b"2"})
@@ -139,7 +140,7 @@ def test_what_an_abandoned_run_left_is_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_a_failed_switch_leaves_what_was_there(tmp_path: Path) -> None:
-    executors = Executors(tmp_path, checkpoint_format_version=1)
+    executors = Partition(tmp_path, checkpoint_format_version=1)
     versions = chain(executors.open(), 3)
     provider = executors.open(checkpoint_format_version=2)
     store = provider.get_store(*versions[3])
@@ -155,7 +156,7 @@ def test_a_failed_switch_leaves_what_was_there(tmp_path: Path) -> None:
     executors.close()
 
 
-def test_versions_of_the_two_formats_are_never_mixed(executors: Executors) -> None:
+def test_versions_of_the_two_formats_are_never_mixed(executors: Partition) -> None:
     """A version of an id is not taken for the one without, whatever lies beside it."""
     versions = chain(executors.open(), 2)
     provider = executors.open("elsewhere", checkpoint_format_version=1)
@@ -220,13 +221,13 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
     assert objects.asked == {"GET": 5}
 
 
-def test_an_id_that_names_no_file_asks_for_no_other(executors: Executors) -> None:
+def test_an_id_that_names_no_file_asks_for_no_other(executors: Partition) -> None:
     provider = executors.open()
     versions = chain(provider, 2)
     store = provider.get_store(*versions[1])
     store.put(b"other", b"2")
-    other = id_of(store.commit())
-    executors.path(other).unlink()
+    other = ref(store.commit())
+    path_of(executors, other).unlink()
     with pytest.raises(StateStoreError):
         executors.open("elsewhere").get_store(*other)
     with pytest.raises(StateStoreError):

@@ -15,49 +15,38 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.hdfs.store import HdfsStateStore
 from hdfsstore.state.versions.files import VersionId
 from tests.support.images import needs_smaps, resident
-from tests.unit.state.hdfs.executors import (
-    EMPTY,
-    Executors,
-    chain,
-    commit,
-    contents,
-    damage,
-    id_of,
-    read,
-    rows_at,
-    spoil,
-    with_image,
-)
+from tests.support.partition import EMPTY, Partition, contents, read, ref
+from tests.unit.state.hdfs.executors import chain, commit, damage, lineage_of, path_of, rows_at, spoil, with_image
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
 VALUE = pa.schema([("v", pa.string()), ("due", pa.int64())])
 INDEXED = 16  # where `expired` stands in a value
 
 
-def test_a_version_is_loaded_from_its_image(any_executors: Executors) -> None:
+def test_a_version_is_loaded_from_its_image(any_executors: Partition) -> None:
     versions = with_image(any_executors, 3)
     for version in versions[1:3]:
-        any_executors.path(version).unlink()
-    any_executors.path(versions[3], "snapshot").unlink()
+        path_of(any_executors, version).unlink()
+    path_of(any_executors, versions[3], "snapshot").unlink()
     provider = any_executors.open()
     if versions[3][1] is not None:
-        any_executors.path(versions[3]).unlink()
+        path_of(any_executors, versions[3]).unlink()
     assert read(provider, versions[3]) == rows_at(3)
     assert provider.metrics["localImageHitCount"] == 1
 
 
-def test_and_those_after_it_from_the_image_and_their_deltas(any_executors: Executors) -> None:
+def test_and_those_after_it_from_the_image_and_their_deltas(any_executors: Partition) -> None:
     versions = with_image(any_executors, 3)
     versions += chain(any_executors.open("elsewhere"), 3, versions[3])[1:]
-    spoil(any_executors.path(versions[3], "snapshot"))
-    spoil(any_executors.path(versions[2]))
+    spoil(path_of(any_executors, versions[3], "snapshot"))
+    spoil(path_of(any_executors, versions[2]))
     provider = any_executors.open()
     assert read(provider, versions[6]) == rows_at(6)
     assert provider.metrics["localImageHitCount"] == 1
     assert read(provider, commit(provider, versions[6])) == rows_at(7)
 
 
-def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Executors) -> None:
+def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Partition) -> None:
     last = EMPTY
     with any_executors.open(min_deltas_for_snapshot=0) as provider:
         for _ in range(5):
@@ -66,7 +55,7 @@ def test_images_of_a_store_that_goes_on_do_not_pile_up(any_executors: Executors)
     assert sorted(int(path.name.split("_")[0].split(".")[0]) for path in any_executors.images()) == [4, 5]
 
 
-def test_a_damaged_image_below_deltas_is_passed_over(any_executors: Executors) -> None:
+def test_a_damaged_image_below_deltas_is_passed_over(any_executors: Partition) -> None:
     versions = with_image(any_executors, 3)
     versions += chain(any_executors.open("elsewhere"), 2, versions[3])[1:]
     [path] = any_executors.images()
@@ -81,7 +70,7 @@ def test_a_damaged_image_below_deltas_is_passed_over(any_executors: Executors) -
 
 
 @needs_smaps
-def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: Executors) -> None:
+def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: Partition) -> None:
     versions = with_image(executors, 3)
     provider = executors.open(min_deltas_for_snapshot=0)
     versions += chain(provider, 1, versions[3])[1:]
@@ -93,26 +82,26 @@ def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: E
     assert read(provider, versions[3]) == rows_at(3)
 
 
-def test_a_held_version_that_is_newer_is_preferred(executors: Executors) -> None:
+def test_a_held_version_that_is_newer_is_preferred(executors: Partition) -> None:
     versions = with_image(executors, 3)
     provider = executors.open()
     versions += chain(provider, 2, versions[3])[1:]
     versions += chain(executors.open("elsewhere"), 1, versions[5])[1:]
     for path in executors.images():
         path.unlink()
-    spoil(executors.path(versions[4]))
+    spoil(path_of(executors, versions[4]))
     assert read(provider, versions[6]) == rows_at(6)
 
 
-def test_the_lineage_goes_on_from_the_image(executors: Executors) -> None:
+def test_the_lineage_goes_on_from_the_image(executors: Partition) -> None:
     versions = with_image(executors, 3)
     after = commit(executors.open(), versions[3])
     # The snapshot was uploaded by a process that is gone: what this one knows is the image's own lineage.
-    assert executors.lineage(after) == versions[1:4]
+    assert lineage_of(executors, after) == versions[1:4]
     assert read(executors.open("elsewhere"), after) == rows_at(4)
 
 
-def test_without_ids_an_image_of_another_run_is_not_used(executors_v1: Executors) -> None:
+def test_without_ids_an_image_of_another_run_is_not_used(executors_v1: Partition) -> None:
     versions = with_image(executors_v1, 3)
     commit(executors_v1.open("elsewhere"), versions[2], {b"other": b"3"})
     provider = executors_v1.open()
@@ -121,15 +110,15 @@ def test_without_ids_an_image_of_another_run_is_not_used(executors_v1: Executors
     assert executors_v1.images() == []
 
 
-def test_without_ids_an_image_whose_file_is_gone_is_not_used(executors_v1: Executors) -> None:
+def test_without_ids_an_image_whose_file_is_gone_is_not_used(executors_v1: Partition) -> None:
     versions = with_image(executors_v1, 3)
-    executors_v1.path(versions[3]).unlink()
+    path_of(executors_v1, versions[3]).unlink()
     provider = executors_v1.open()
     assert read(provider, versions[3]) == rows_at(3)  # of the snapshot
     assert provider.metrics["localImageHitCount"] == 0
 
 
-def test_without_ids_an_image_of_another_query_is_not_used(executors_v1: Executors) -> None:
+def test_without_ids_an_image_of_another_query_is_not_used(executors_v1: Partition) -> None:
     metadata = executors_v1.root / "metadata"
     metadata.write_text(json.dumps({"id": "one"}))
     versions = with_image(executors_v1, 3)
@@ -141,7 +130,7 @@ def test_without_ids_an_image_of_another_query_is_not_used(executors_v1: Executo
     assert executors_v1.images() == []
 
 
-def test_without_ids_an_image_on_another_snapshot_is_not_used(executors_v1: Executors) -> None:
+def test_without_ids_an_image_on_another_snapshot_is_not_used(executors_v1: Partition) -> None:
     """Of a store that was made again only the snapshot below differs: the last delta has the same bytes and time."""
     with executors_v1.open(min_deltas_for_snapshot=0) as provider:
         first = commit(provider, EMPTY, {b"key 1": b"of the one run"})
@@ -151,20 +140,20 @@ def test_without_ids_an_image_on_another_snapshot_is_not_used(executors_v1: Exec
         provider.get_store(*second).abort()
         provider.do_maintenance()
     assert any(path.name == "2.image" for path in executors_v1.images())
-    executors_v1.path(second, "snapshot").unlink(missing_ok=True)
-    with Executors(executors_v1.root / "again", checkpoint_format_version=1).open(min_deltas_for_snapshot=0) as other:
+    path_of(executors_v1, second, "snapshot").unlink(missing_ok=True)
+    with Partition(executors_v1.root / "again", checkpoint_format_version=1).open(min_deltas_for_snapshot=0) as other:
         commit(other, EMPTY, {b"key 1": b"of the other run, which is longer"})
         other.get_store(1).abort()
         other.do_maintenance()
-    again = Executors(executors_v1.root / "again").path((1, None), "snapshot")
-    executors_v1.path((1, None), "snapshot").write_bytes(again.read_bytes())
-    executors_v1.path((1, None)).unlink()
+    again = path_of(Partition(executors_v1.root / "again"), (1, None), "snapshot")
+    path_of(executors_v1, (1, None), "snapshot").write_bytes(again.read_bytes())
+    path_of(executors_v1, (1, None)).unlink()
     provider = executors_v1.open()
     assert read(provider, second) == {b"key 1": b"of the other run, which is longer", b"key 2": b"of both"}
     assert provider.metrics["localImageHitCount"] == 0
 
 
-def test_with_ids_no_query_has_to_be_known(executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_ids_no_query_has_to_be_known(executors: Partition, caplog: pytest.LogCaptureFixture) -> None:
     (executors.root / "metadata").write_text("no JSON")
     versions = with_image(executors, 3)
     provider = executors.open()
@@ -173,7 +162,7 @@ def test_with_ids_no_query_has_to_be_known(executors: Executors, caplog: pytest.
     assert caplog.text == ""
 
 
-def test_an_image_of_rows_with_other_checksums_is_not_used(any_executors: Executors) -> None:
+def test_an_image_of_rows_with_other_checksums_is_not_used(any_executors: Partition) -> None:
     versions = with_image(any_executors, 3)
     for path in any_executors.folder.iterdir():
         path.unlink()
@@ -186,7 +175,7 @@ def test_an_image_of_rows_with_other_checksums_is_not_used(any_executors: Execut
             any_executors.open(row_checksum_enabled=True).get_store(*versions[3])
 
 
-def test_an_image_of_another_release_is_not_used(any_executors: Executors) -> None:
+def test_an_image_of_another_release_is_not_used(any_executors: Partition) -> None:
     versions = with_image(any_executors, 3)
     with any_executors.open() as provider:
         image = provider.get_read_store(*versions[3])._base.tree.image
@@ -197,7 +186,7 @@ def test_an_image_of_another_release_is_not_used(any_executors: Executors) -> No
         assert provider.metrics["localImageHitCount"] == 0
 
 
-def test_without_a_place_for_images_the_store_works(any_executors: Executors) -> None:
+def test_without_a_place_for_images_the_store_works(any_executors: Partition) -> None:
     (any_executors.root / "host").write_bytes(b"no folder")
     provider = any_executors.open(min_deltas_for_snapshot=0)
     versions = chain(provider, 3)
@@ -244,11 +233,13 @@ CALLS: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_shows_only_in_the_log(any_executors: Partition, call: str, caplog: pytest.LogCaptureFixture) -> None:
     """What a call returns, what was updated before it, and what is committed are those of a store without damage."""
 
     def history(host: str, spoiled: bool) -> tuple[object, dict[bytes, bytes], dict[bytes, bytes], list[float]]:
-        provider = any_executors.open(host, KEY, VALUE, prefix=1, indexed=INDEXED)
+        provider = any_executors.open(
+            host, key_schema=KEY, value_schema=VALUE, num_cols_prefix_key=1, timeout_offset=INDEXED
+        )
         store = provider.get_store(*base)
         store.put_batch(keys(3), values(3, "before"))
         store.remove_batch(keys(20).slice(15))
@@ -259,17 +250,34 @@ def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplo
         result = CALLS[call](provider, store)
         store.put(row(provider, 5001), b"2")
         rows = contents(store)
-        version = id_of(store.commit())
+        version = ref(store.commit())
         counted = [store.metrics[f"num{what}StateRows"] for what in ("Total", "Updated", "Removed")]
         assert provider.metrics["localImagesDamaged"] == spoiled
         assert read(provider, version) == rows
-        return result, rows, read(any_executors.open("third", KEY, VALUE, prefix=1, indexed=INDEXED), version), counted
+        return (
+            result,
+            rows,
+            read(
+                any_executors.open(
+                    "third", key_schema=KEY, value_schema=VALUE, num_cols_prefix_key=1, timeout_offset=INDEXED
+                ),
+                version,
+            ),
+            counted,
+        )
 
     def hundreds(host: str) -> VersionId:
-        with any_executors.open(host, KEY, VALUE, prefix=1, indexed=INDEXED, min_deltas_for_snapshot=0) as provider:
+        with any_executors.open(
+            host,
+            key_schema=KEY,
+            value_schema=VALUE,
+            num_cols_prefix_key=1,
+            timeout_offset=INDEXED,
+            min_deltas_for_snapshot=0,
+        ) as provider:
             store = provider.get_store(0)
             store.put_batch(keys(1000), values(1000, "base"))
-            version = id_of(store.commit())
+            version = ref(store.commit())
             provider.do_maintenance()
         return version
 
@@ -284,21 +292,21 @@ def test_damage_shows_only_in_the_log(any_executors: Executors, call: str, caplo
 def test_so_does_damage_that_a_full_snapshot_meets(
     tmp_path: Path, formats: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    executors = Executors(tmp_path, checkpoint_format_version=formats[0])
+    executors = Partition(tmp_path, checkpoint_format_version=formats[0])
     versions = with_image(executors, 3)
     provider = executors.open(checkpoint_format_version=formats[1])
     store = provider.get_store(*versions[3])
     store.put(b"k", b"v")
     (image,) = executors.images()
     damage(image)
-    written = id_of(store.commit())
+    written = ref(store.commit())
     assert "does not match its checksum" in caplog.text
     elsewhere = executors.open("elsewhere", checkpoint_format_version=formats[1])
     assert read(elsewhere, written) == read(provider, written) == {**rows_at(3), b"k": b"v"}
     executors.close()
 
 
-def test_damage_that_maintenance_meets(any_executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_that_maintenance_meets(any_executors: Partition, caplog: pytest.LogCaptureFixture) -> None:
     versions = with_image(any_executors, 3)
     provider = any_executors.open(min_deltas_for_snapshot=0)
     versions.append(commit(provider, versions[3]))
@@ -306,11 +314,11 @@ def test_damage_that_maintenance_meets(any_executors: Executors, caplog: pytest.
     damage(image)
     provider.do_maintenance()
     assert "does not match its checksum" in caplog.text
-    assert any_executors.path(versions[4], "snapshot").exists()
+    assert path_of(any_executors, versions[4], "snapshot").exists()
     assert read(provider, versions[4]) == read(any_executors.open("elsewhere"), versions[4]) == rows_at(4)
 
 
-def test_damage_where_the_files_are_gone_is_an_error(executors: Executors) -> None:
+def test_damage_where_the_files_are_gone_is_an_error(executors: Partition) -> None:
     versions = with_image(executors, 3)
     provider = executors.open()
     store = provider.get_store(*versions[3])
@@ -325,7 +333,7 @@ def test_damage_where_the_files_are_gone_is_an_error(executors: Executors) -> No
     assert read(provider, EMPTY) == {}
 
 
-def test_damage_of_a_run_that_was_replaced_is_an_error(executors_v1: Executors) -> None:
+def test_damage_of_a_run_that_was_replaced_is_an_error(executors_v1: Partition) -> None:
     """The base that the updates were made for is nowhere any more."""
     versions = with_image(executors_v1, 3)
     store = executors_v1.open().get_store(*versions[3])
@@ -336,7 +344,7 @@ def test_damage_of_a_run_that_was_replaced_is_an_error(executors_v1: Executors) 
         store.get(b"key 1")
 
 
-def test_a_read_store_recovers_too(executors: Executors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_store_recovers_too(executors: Partition, caplog: pytest.LogCaptureFixture) -> None:
     versions = with_image(executors, 3)
     provider = executors.open()
     store = provider.get_read_store(*versions[3])
@@ -347,19 +355,22 @@ def test_a_read_store_recovers_too(executors: Executors, caplog: pytest.LogCaptu
 
 
 def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
-    any_executors: Executors, caplog: pytest.LogCaptureFixture
+    any_executors: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     def due(provider: HdfsStateStoreProvider, version: VersionId) -> int:
         with provider.get_read_store(*version) as store:
             return sum(len(batch[0]) for batch in store.expired(1000))
 
-    indexed = {"indexed": INDEXED, "min_deltas_for_snapshot": 0}
-    with any_executors.open("host", KEY, VALUE, min_deltas_for_snapshot=0) as provider:
+    indexed = {"timeout_offset": INDEXED, "min_deltas_for_snapshot": 0}
+    with any_executors.open("host", key_schema=KEY, value_schema=VALUE, min_deltas_for_snapshot=0) as provider:
         store = provider.get_store(0)
         store.put_batch(keys(500), values(500, "base"))
-        version = id_of(store.commit())
+        version = ref(store.commit())
         provider.do_maintenance()
-    with any_executors.open("host", KEY, VALUE, **indexed) as provider, caplog.at_level(logging.INFO):
+    with (
+        any_executors.open("host", key_schema=KEY, value_schema=VALUE, **indexed) as provider,
+        caplog.at_level(logging.INFO),
+    ):
         assert due(provider, version) == 500
         assert provider.metrics["localImageHitCount"] == 0
         assert "no index of the longs at 16" in caplog.text
@@ -368,10 +379,10 @@ def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
         provider.do_maintenance()
     assert len(any_executors.images()) == 1
     # What has more than is asked for is used, and stays.
-    for more, count in (({}, None), (indexed, 500), ({"indexed": 8}, 0)):
+    for more, count in (({}, None), (indexed, 500), ({"timeout_offset": 8}, 0)):
         with any_executors.open("host", **more) as provider:
             if count is None:
                 assert len(read(provider, version)) == 501
             else:
                 assert due(provider, version) == count
-            assert provider.metrics["localImageHitCount"] == (more != {"indexed": 8})
+            assert provider.metrics["localImageHitCount"] == (more != {"timeout_offset": 8})

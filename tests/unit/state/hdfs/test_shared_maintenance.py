@@ -9,7 +9,8 @@ import pytest
 
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.maintenance.scheduler import maintenance
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
+from tests.support.partition import EMPTY, Partition, read
+from tests.unit.state.hdfs.executors import chain, commit, rows_at
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -19,7 +20,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     return condition()
 
 
-def snapshots(executors: Executors) -> list[str]:
+def snapshots(executors: Partition) -> list[str]:
     return executors.names("[0-9]*.snapshot")
 
 
@@ -31,14 +32,14 @@ def turns(providers: list[HdfsStateStoreProvider], number: int) -> list[tuple[in
     return versions
 
 
-def test_what_is_due_does_not_wait_for_the_interval(any_executors: Executors) -> None:
+def test_what_is_due_does_not_wait_for_the_interval(any_executors: Partition) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3, maintenance_interval=3600.0)
     versions = chain(provider, 5)
     assert wait_for(lambda: len(snapshots(any_executors)) == 1)
     assert read(provider, versions[-1]) == rows_at(5)
 
 
-def test_a_snapshot_of_another_process_is_not_made_again(executors: Executors) -> None:
+def test_a_snapshot_of_another_process_is_not_made_again(executors: Partition) -> None:
     one, other = (executors.open(min_deltas_for_snapshot=3) for _ in range(2))
     versions = turns([one, other], 6)
     one.do_maintenance()  # the last version that it was asked for
@@ -49,7 +50,7 @@ def test_a_snapshot_of_another_process_is_not_made_again(executors: Executors) -
     assert read(other, versions[-1]) == rows_at(6)
 
 
-def test_an_image_of_another_process_is_taken_over(any_executors: Executors) -> None:
+def test_an_image_of_another_process_is_taken_over(any_executors: Partition) -> None:
     large = {b"large": bytes(1 << 20)}
     one, other = (any_executors.open(min_deltas_for_snapshot=100) for _ in range(2))
     version = EMPTY
@@ -68,7 +69,7 @@ def test_an_image_of_another_process_is_taken_over(any_executors: Executors) -> 
 
 
 def test_processes_that_end_before_their_background_work_leave_a_snapshot(
-    executors: Executors, monkeypatch: pytest.MonkeyPatch
+    executors: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "ensure", lambda *_, **__: None)
     version = EMPTY
@@ -80,7 +81,7 @@ def test_processes_that_end_before_their_background_work_leave_a_snapshot(
     assert read(executors.open(), version) == rows_at(25)
 
 
-def test_a_snapshot_is_loaded_once_a_host(any_executors: Executors) -> None:
+def test_a_snapshot_is_loaded_once_a_host(any_executors: Partition) -> None:
     writer = any_executors.open(min_deltas_for_snapshot=2)
     versions = chain(writer, 4)
     writer.do_maintenance()
@@ -97,7 +98,7 @@ def test_a_snapshot_is_loaded_once_a_host(any_executors: Executors) -> None:
         assert held.tree.image.metadata, "it is mapped from the file"
 
 
-def test_a_released_provider_goes_on(any_executors: Executors) -> None:
+def test_a_released_provider_goes_on(any_executors: Partition) -> None:
     provider = any_executors.open()
     versions = chain(provider, 3)
     store = provider.get_store(*versions[3])
@@ -110,7 +111,7 @@ def test_a_released_provider_goes_on(any_executors: Executors) -> None:
 
 
 def test_a_batch_makes_an_image_that_the_background_does_not_come_to(
-    any_executors: Executors, monkeypatch: pytest.MonkeyPatch
+    any_executors: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "ensure", lambda *_, **__: None)
     provider = any_executors.open(min_deltas_for_snapshot=100, maintenance_interval=3600.0)

@@ -18,7 +18,8 @@ from hdfsstore.state.maintenance.throttle import Stopped
 from hdfsstore.state.versions.files import VersionId
 from tests.support import images as by_hand
 from tests.support.images import GIB, ID, STORE, image_of, rows_of
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
+from tests.support.partition import EMPTY, Partition, read
+from tests.unit.state.hdfs.executors import chain, commit, rows_at
 
 MIB = 1 << 20
 # A record beyond key and value has 8 bytes.
@@ -114,7 +115,7 @@ def test_a_run_that_ends_at_any_step_loses_nothing(tmp_path: Path, checkpoint_fo
     last = 0
     while steps.count >= last:
         last += 1
-        executors = Executors(tmp_path / str(last), checkpoint_format_version=checkpoint_format_version)
+        executors = Partition(tmp_path / str(last), checkpoint_format_version=checkpoint_format_version)
         provider = executors.open(min_deltas_for_snapshot=3)
         version = chain(provider, 4)[-1]
         steps = Steps(last)
@@ -133,7 +134,7 @@ def test_a_run_that_ends_at_any_step_loses_nothing(tmp_path: Path, checkpoint_fo
 
 
 def test_close_ends_the_writing_of_an_image_after_one_step(
-    any_executors: Executors, monkeypatch: pytest.MonkeyPatch
+    any_executors: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3)
     version = chain(provider, 4, commit(provider, EMPTY, LARGE))[-1]

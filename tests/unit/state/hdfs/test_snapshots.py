@@ -21,16 +21,17 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.maintenance.throttle import Stopped
 from hdfsstore.state.versions.files import VersionId
 from tests.support.maps import decoded
-from tests.unit.state.hdfs.executors import EMPTY, Executors, chain, commit, read, rows_at
+from tests.support.partition import EMPTY, Partition, read
+from tests.unit.state.hdfs.executors import chain, commit, lineage_of, path_of, rows_at
 
 LONG = 60.0
 
 
-def snapshots(executors: Executors) -> list[int]:
+def snapshots(executors: Partition) -> list[int]:
     return [int(name.split(".")[0].split("_")[0]) for name in executors.names("[0-9]*.snapshot")]
 
 
-def leftovers(executors: Executors) -> list[Path]:
+def leftovers(executors: Partition) -> list[Path]:
     return list(executors.folder.glob(".*"))
 
 
@@ -44,7 +45,7 @@ def nothing() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_snapshot_is_due_when_more_deltas_follow_the_last_one(any_executors: Executors, codec: str) -> None:
+def test_a_snapshot_is_due_when_more_deltas_follow_the_last_one(any_executors: Partition, codec: str) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3, compression_codec=codec)
     version = EMPTY
     for number in range(1, 13):
@@ -55,32 +56,32 @@ def test_a_snapshot_is_due_when_more_deltas_follow_the_last_one(any_executors: E
 
 
 @pytest.mark.parametrize("row_checksums", [False, True])
-def test_a_snapshot_holds_what_its_version_holds(any_executors: Executors, row_checksums: bool) -> None:
+def test_a_snapshot_holds_what_its_version_holds(any_executors: Partition, row_checksums: bool) -> None:
     conf = {"min_deltas_for_snapshot": 2, "row_checksum_enabled": row_checksums}
     provider = any_executors.open(**conf)
     versions = chain(provider, 3)
     versions.append(commit(provider, versions[-1], {b"key 1": None, b"key 2": b"again", b"key 9": None}))
     provider.do_maintenance()
     for version_id in versions[1:]:
-        any_executors.path(version_id).unlink()  # so that only the snapshot is left
+        path_of(any_executors, version_id).unlink()  # so that only the snapshot is left
     expected = {b"key 2": b"again", b"key 3": b"value 3"}
     assert read(any_executors.open("another host", **conf), versions[4]) == expected
-    content = decompress("lz4", any_executors.path(versions[4], "snapshot").read_bytes())
+    content = decompress("lz4", path_of(any_executors, versions[4], "snapshot").read_bytes())
     records = decoded(content, row_checksums=row_checksums)
     assert len(records) == len(dict(records)) == 2, "each key once, and no other"
     assert None not in dict(records).values()
 
 
-def test_lineages_begin_at_the_snapshot_from_then_on(executors: Executors) -> None:
+def test_lineages_begin_at_the_snapshot_from_then_on(executors: Partition) -> None:
     provider = executors.open(min_deltas_for_snapshot=2)
     versions = chain(provider, 3)
     provider.do_maintenance()
     versions += chain(provider, 2, versions[-1])[1:]
-    assert executors.lineage(versions[4]) == [LineageItem(*versions[3])]
-    assert executors.lineage(versions[5]) == [LineageItem(*versions[3]), LineageItem(*versions[4])]
+    assert lineage_of(executors, versions[4]) == [LineageItem(*versions[3])]
+    assert lineage_of(executors, versions[5]) == [LineageItem(*versions[3]), LineageItem(*versions[4])]
 
 
-def test_a_version_that_was_loaded_gets_its_snapshot_too(any_executors: Executors) -> None:
+def test_a_version_that_was_loaded_gets_its_snapshot_too(any_executors: Partition) -> None:
     versions = chain(any_executors.open(), 5)
     provider = any_executors.open("another host", min_deltas_for_snapshot=3)
     provider.get_store(*versions[5]).abort()
@@ -88,7 +89,7 @@ def test_a_version_that_was_loaded_gets_its_snapshot_too(any_executors: Executor
     assert snapshots(any_executors) == [5]
 
 
-def test_so_does_one_where_memory_retains_none(any_executors: Executors) -> None:
+def test_so_does_one_where_memory_retains_none(any_executors: Partition) -> None:
     provider = any_executors.open(
         min_deltas_for_snapshot=3, max_versions_to_retain_in_memory=0, min_versions_to_retain=2
     )
@@ -101,7 +102,7 @@ def test_so_does_one_where_memory_retains_none(any_executors: Executors) -> None
     assert read(any_executors.open("elsewhere"), version) == rows_at(12)
 
 
-def test_who_only_reads_writes_nothing(any_executors: Executors) -> None:
+def test_who_only_reads_writes_nothing(any_executors: Partition) -> None:
     versions = chain(any_executors.open(), 5)
     before = any_executors.names()
     provider = any_executors.open("another host", min_deltas_for_snapshot=0, min_versions_to_retain=1)
@@ -112,12 +113,12 @@ def test_who_only_reads_writes_nothing(any_executors: Executors) -> None:
 
 
 def test_a_failed_upload_is_logged_and_counted_and_tried_again(
-    any_executors: Executors, caplog: pytest.LogCaptureFixture
+    any_executors: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A folder of that name is in the way, which no rename replaces."""
     provider = any_executors.open(min_deltas_for_snapshot=3)
     versions = chain(provider, 4)
-    obstacle = any_executors.path(versions[4], "snapshot") / "obstacle"
+    obstacle = path_of(any_executors, versions[4], "snapshot") / "obstacle"
     obstacle.mkdir(parents=True)
     with caplog.at_level(logging.WARNING):
         provider.do_maintenance()
@@ -138,8 +139,8 @@ def test_a_failed_upload_is_logged_and_counted_and_tried_again(
     assert read(any_executors.open("another host"), versions[5]) == rows_at(5)
 
 
-def executors_begin(executors: Executors, version_id: VersionId) -> int:
-    return executors.lineage(version_id)[0].version
+def executors_begin(executors: Partition, version_id: VersionId) -> int:
+    return lineage_of(executors, version_id)[0].version
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -147,10 +148,10 @@ def test_a_folder_that_may_not_be_written() -> None:
     """In a process that is nobody: the right to write is taken, and given back."""
     script = """
 import os, pathlib, tempfile
-from tests.unit.state.hdfs.executors import Executors, chain
+from tests.unit.state.hdfs.executors import Partition, chain
 os.setuid(65534)
 with tempfile.TemporaryDirectory() as root:
-    executors = Executors(pathlib.Path(root), min_deltas_for_snapshot=3)
+    executors = Partition(pathlib.Path(root), min_deltas_for_snapshot=3)
     provider = executors.open()
     chain(provider, 4)
     for mode in (0o555, 0o755):
@@ -168,7 +169,7 @@ class TestTwoAttempts:
     """One executor ran batch 3 twice, and both have committed version 4."""
 
     @pytest.fixture
-    def provider(self, executors: Executors) -> HdfsStateStoreProvider:
+    def provider(self, executors: Partition) -> HdfsStateStoreProvider:
         return executors.open(min_deltas_for_snapshot=3, maintenance_interval=0)
 
     @pytest.fixture
@@ -181,7 +182,7 @@ class TestTwoAttempts:
 
     @pytest.mark.parametrize("chosen", [0, 1])
     def test_only_the_chosen_one_gets_a_snapshot(
-        self, executors: Executors, provider: HdfsStateStoreProvider, attempts: list[VersionId], chosen: int
+        self, executors: Partition, provider: HdfsStateStoreProvider, attempts: list[VersionId], chosen: int
     ) -> None:
         assert in_steps(provider, nothing, now=0.0) == []
         assert in_steps(provider, nothing, now=59.0) == []
@@ -189,20 +190,20 @@ class TestTwoAttempts:
         assert in_steps(provider, nothing, now=59.5) == [attempts[chosen]]
         assert snapshots(executors) == [4]
         store.abort()
-        executors.path(attempts[chosen]).unlink()
+        path_of(executors, attempts[chosen]).unlink()
         assert read(executors.open("another host"), attempts[chosen]) == self.state(chosen)
 
     def test_both_do_where_no_batch_follows_in_time(
-        self, executors: Executors, provider: HdfsStateStoreProvider, attempts: list[VersionId]
+        self, executors: Partition, provider: HdfsStateStoreProvider, attempts: list[VersionId]
     ) -> None:
         assert in_steps(provider, nothing, now=100.0) == []
         assert in_steps(provider, nothing, now=160.0) == attempts
         for attempt, version_id in enumerate(attempts):
-            executors.path(version_id).unlink()
+            path_of(executors, version_id).unlink()
             assert read(executors.open(f"host {attempt}"), version_id) == self.state(attempt)
         assert in_steps(provider, nothing, now=1000.0) == []
 
-    def test_the_interval_of_maintenance_is_how_long_it_waits(self, executors: Executors) -> None:
+    def test_the_interval_of_maintenance_is_how_long_it_waits(self, executors: Partition) -> None:
         provider = executors.open(min_deltas_for_snapshot=3, maintenance_interval=1000.0)
         base = chain(provider, 3)[-1]
         attempts = [commit(provider, base) for _ in range(2)]
@@ -211,7 +212,7 @@ class TestTwoAttempts:
         assert in_steps(provider, nothing, now=1000.0) == attempts
 
     def test_the_next_version_is_clear_again(
-        self, executors: Executors, provider: HdfsStateStoreProvider, attempts: list[VersionId]
+        self, executors: Partition, provider: HdfsStateStoreProvider, attempts: list[VersionId]
     ) -> None:
         assert in_steps(provider, nothing) == []
         after = commit(provider, attempts[1])
@@ -240,7 +241,7 @@ class TestImages:
     def updates(self, version: int) -> dict[bytes, bytes]:
         return {b"%d of %d" % (i, version): bytes(1000) for i in range(500)}
 
-    def test_it_is_built_when_the_overlay_has_outgrown_it(self, any_executors: Executors) -> None:
+    def test_it_is_built_when_the_overlay_has_outgrown_it(self, any_executors: Partition) -> None:
         provider = any_executors.open(**self.CONF)
         version = commit(provider, EMPTY)
         provider.get_store(*version).abort()
@@ -257,7 +258,7 @@ class TestImages:
         assert held.deltas() == [], "the image is in use"
         assert read(provider, version) == {**rows_at(1), **self.updates(2)}
 
-    def test_versions_after_it_move_along(self, any_executors: Executors) -> None:
+    def test_versions_after_it_move_along(self, any_executors: Partition) -> None:
         provider = any_executors.open(**self.CONF)
         first = commit(provider, EMPTY, self.updates(1))
         store = provider.get_store(*first)
@@ -277,7 +278,7 @@ class TestImages:
             b"in flight too": b"1",
         }
 
-    def test_without_a_disk_it_is_held_in_memory(self, any_executors: Executors, tmp_path: Path) -> None:
+    def test_without_a_disk_it_is_held_in_memory(self, any_executors: Partition, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")
         provider = any_executors.open(**{**self.CONF, "local_dir": str(tmp_path / "file")})
         version = commit(provider, EMPTY, self.updates(1))
@@ -289,7 +290,7 @@ class TestImages:
         assert read(provider, version) == self.updates(1)
 
 
-def test_attempts_that_are_held_no_more_leave_memory(any_executors: Executors) -> None:
+def test_attempts_that_are_held_no_more_leave_memory(any_executors: Partition) -> None:
     provider = any_executors.open(image_overlay_share=0)
     base = chain(provider, 1)[-1]
     provider.get_store(*base).abort()
@@ -307,7 +308,7 @@ def test_attempts_that_are_held_no_more_leave_memory(any_executors: Executors) -
 class TestMeanwhile:
     """What happens between two chunks of a run."""
 
-    def test_commits_go_on(self, any_executors: Executors) -> None:
+    def test_commits_go_on(self, any_executors: Partition) -> None:
         provider = any_executors.open(min_deltas_for_snapshot=3)
         versions = chain(provider, 4)
 
@@ -321,10 +322,10 @@ class TestMeanwhile:
         executors = any_executors
         assert read(executors.open("another host"), versions[-1]) == rows_at(len(versions) - 1)
         for version_id in versions[1:4]:
-            executors.path(version_id).unlink()
+            path_of(executors, version_id).unlink()
         assert read(executors.open("a third host"), versions[4]) == rows_at(4)
 
-    def test_commits_without_a_pause(self, any_executors: Executors) -> None:
+    def test_commits_without_a_pause(self, any_executors: Partition) -> None:
         """From another thread; the runs end, and nothing is lost."""
         provider = any_executors.open(min_deltas_for_snapshot=3)
         versions = chain(provider, 1)
@@ -348,7 +349,7 @@ class TestMeanwhile:
         assert read(provider, versions[-1]) == expected
         assert read(any_executors.open("another host"), versions[-1]) == expected
 
-    def test_a_run_that_is_told_to_end_leaves_nothing(self, any_executors: Executors) -> None:
+    def test_a_run_that_is_told_to_end_leaves_nothing(self, any_executors: Partition) -> None:
         provider = any_executors.open(min_deltas_for_snapshot=3)
         versions = chain(provider, 4)
 
@@ -358,18 +359,18 @@ class TestMeanwhile:
 
         with pytest.raises(Stopped):
             in_steps(provider, step)
-        assert any_executors.names() == [any_executors.path(version_id).name for version_id in versions[1:]]
+        assert any_executors.names() == [path_of(any_executors, version_id).name for version_id in versions[1:]]
         provider.do_maintenance()
         assert snapshots(any_executors) == [4]
 
-    def test_after_close_nothing_is_done(self, any_executors: Executors) -> None:
+    def test_after_close_nothing_is_done(self, any_executors: Partition) -> None:
         provider = any_executors.open(min_deltas_for_snapshot=3)
         chain(provider, 4)
         provider.close()
         provider.do_maintenance()
         assert snapshots(any_executors) == []
 
-    def test_a_version_without_an_id_is_written_anew(self, executors_v1: Executors) -> None:
+    def test_a_version_without_an_id_is_written_anew(self, executors_v1: Partition) -> None:
         """Its snapshot would be that of the earlier run, beside the delta of the later one."""
         provider = executors_v1.open(min_deltas_for_snapshot=3)
         versions = chain(provider, 4)
@@ -386,11 +387,11 @@ class TestMeanwhile:
         assert read(executors_v1.open("another host"), versions[4]) == expected
         provider.do_maintenance()
         assert snapshots(executors_v1) == [4]
-        executors_v1.path(versions[4]).unlink()
+        path_of(executors_v1, versions[4]).unlink()
         assert read(executors_v1.open("a third host"), versions[4]) == expected
 
 
-def test_many_windows(any_executors: Executors) -> None:
+def test_many_windows(any_executors: Partition) -> None:
     """Each commit changes half of what is there; the state takes several chunks."""
     provider = any_executors.open(min_deltas_for_snapshot=2)
     keys = [b"key %06d" % i for i in range(40_000)]
@@ -413,7 +414,7 @@ def test_many_windows(any_executors: Executors) -> None:
     assert read(any_executors.open("another host"), version) == expected
 
 
-def test_the_background_thread_does_it(any_executors: Executors) -> None:
+def test_the_background_thread_does_it(any_executors: Partition) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3, maintenance_interval=0.01)
     versions = chain(provider, 4)
     until = time.monotonic() + LONG
@@ -425,9 +426,9 @@ def test_the_background_thread_does_it(any_executors: Executors) -> None:
     assert read(any_executors.open("another host"), versions[4]) == rows_at(4)
 
 
-def test_the_metrics_have_names(any_executors: Executors) -> None:
+def test_the_metrics_have_names(any_executors: Partition) -> None:
     provider = any_executors.open(min_deltas_for_snapshot=3, min_versions_to_retain=2)
-    name = "SnapshotLastUploaded.partition_0_default"  # Spark's
+    name = "SnapshotLastUploaded.partition_3_default"  # Spark's
     assert provider.metrics[name] == -1
     versions = chain(provider, 8)
     provider.do_maintenance()
@@ -436,7 +437,7 @@ def test_the_metrics_have_names(any_executors: Executors) -> None:
     metrics = provider.metrics
     assert metrics[name] == 12
     assert metrics["snapshotsUploaded"] == 2
-    sizes = [any_executors.path(versions[v], "snapshot").stat().st_size for v in (8, 12)]
+    sizes = [path_of(any_executors, versions[v], "snapshot").stat().st_size for v in (8, 12)]
     assert metrics["snapshotBytes"] == sum(sizes)
     assert metrics["imagesBuilt"] == 2
     assert metrics["filesDeleted"] == 7, "the deltas before snapshot 8, as version 9 is the oldest that is retained"

@@ -111,9 +111,10 @@ def test_an_image_that_is_made_and_cannot_be_mapped_stays_in_memory(tmp_path: Pa
 BEHIND = """
     import resource
     from pathlib import Path
-    from tests.unit.state.hdfs.executors import EMPTY, Executors, commit, contents
+    from tests.support.partition import EMPTY, Partition, contents
+    from tests.unit.state.hdfs.executors import commit
     logging.basicConfig(format="%(message)s")
-    executors = Executors(Path(sys.argv[1]))
+    executors = Partition(Path(sys.argv[1]))
     last = {b"key": b"last"}
     with executors.open(min_deltas_for_snapshot=1) as writer:
         first = commit(writer, EMPTY, {b"%d" % i: bytes(100) for i in range(200_000)})

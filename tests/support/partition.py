@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,13 +14,16 @@ from hdfsstore import StateStoreConf, StateStoreId, open_provider
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
 from hdfsstore.state.store_schema import StoreSchema
-from tests.contract.backends import Backend
+from tests.contract.backends import HDFS, Backend
 
 State = dict[bytes, bytes]
 Updates = Mapping[bytes, bytes | None]  # None removes the key
 Ref = tuple[int, str | None]  # a version and its unique id
 
 EMPTY: Ref = (0, None)
+BY_HAND = StateStoreConf(maintenance_interval=0)
+# What open_provider takes beside the conf.
+_OF_PROVIDER = ("key_schema", "value_schema", "num_cols_prefix_key", "timeout_offset")
 
 
 class Partition:
@@ -27,39 +31,51 @@ class Partition:
 
     Args:
         root: a folder of the test's own.
-        backend, conf: what the providers are, unless `open` is told otherwise.
+        backend: of all providers.
+        conf: of all providers; by default their maintenance is called by hand.
+        settings: fields of the conf that are other than there.
     """
 
-    def __init__(self, root: Path, backend: Backend, conf: StateStoreConf) -> None:
+    def __init__(self, root: Path, backend: Backend = HDFS, conf: StateStoreConf = BY_HAND, **settings: Any) -> None:
         self.root = root
         self.backend = backend
-        self.conf = conf
+        self.conf = dataclasses.replace(conf, **settings)
         self.store_id = StateStoreId(f"file://{root}/state", operator_id=0, partition_id=3)
         self.folder = root / "state" / self.store_id.relative_folder
         self._opened: list[StateStoreProvider] = []
 
-    def open(self, host: str = "host", *, schemas: Mapping[str, Any] | None = None, **conf: Any) -> StateStoreProvider:
-        """A provider, as of a new executor on that host: executors of one host share the folder of images."""
-        settings = self._settings(host, conf)
-        provider = open_provider(self.store_id, backend=self.backend.name, conf=settings, **(schemas or {}))
+    def open(self, host: str = "host", *, shared_across_workers: bool = False, **options: Any) -> Any:
+        """A provider, as of a new executor on that host: executors of one host share the folder of images.
+
+        Args:
+            shared_across_workers: of the backend "hdfs", as a stateful query's worker opens it: of the schema with
+                timeout_offset alone.
+            options: schemas and such, as open_provider takes them; all others are settings of the conf.
+        """
+        given = {name: options.pop(name) for name in _OF_PROVIDER if name in options}
+        conf = dataclasses.replace(self.conf, **{"local_dir": str(self.root / host), **options})
+        if shared_across_workers:
+            provider: StateStoreProvider = HdfsStateStoreProvider(
+                self.store_id, conf, StoreSchema(**given), shared_across_workers=True
+            )
+        else:
+            provider = open_provider(self.store_id, self.backend.name, conf, **given)
         self._opened.append(provider)
         return provider
-
-    def open_in_turn(self, host: str, *, timeout_offset: int, **conf: Any) -> StateStoreProvider:
-        """The same of the backend "hdfs" as a stateful query's worker opens it."""
-        settings = self._settings(host, conf)
-        provider = HdfsStateStoreProvider(
-            self.store_id, settings, StoreSchema(timeout_offset=timeout_offset), shared_across_workers=True
-        )
-        self._opened.append(provider)
-        return provider
-
-    def _settings(self, host: str, conf: Mapping[str, Any]) -> StateStoreConf:
-        return dataclasses.replace(self.conf, **{"local_dir": str(self.root / host), **conf})
 
     def close(self) -> None:
         for provider in self._opened:
             provider.close()
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Names in the store's folder, by version."""
+        return sorted(
+            (p.name for p in self.folder.glob(pattern)), key=lambda name: [int(n) for n in re.findall(r"^\d+", name)]
+        )
+
+    def images(self, host: str = "host") -> list[Path]:
+        """The local images on a host."""
+        return sorted((self.root / host).glob("*/*.image"))
 
     @contextlib.contextmanager
     def no_folder(self) -> Iterator[None]:
