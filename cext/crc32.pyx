@@ -1,4 +1,4 @@
-"""The check of Hadoop's hidden side files: a big-endian CRC-32 (zlib's, not Castagnoli's) for each chunk of a file."""
+"""The check of Hadoop's hidden checksum files: a big-endian CRC-32 (zlib's, not Castagnoli's) for each chunk."""
 
 from byteorder cimport load_be32
 from libc.stdint cimport int64_t, uint8_t, uint32_t

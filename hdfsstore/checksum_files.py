@@ -27,12 +27,12 @@ from hdfsstore.errors import CorruptFileError
 
 log = logging.getLogger("hdfsstore.checksum_files")
 
-REMEDY = "The file or its side file was damaged or changed after it was written: restore both from a copy"
+REMEDY = "The file or its checksum file was damaged or changed after it was written: restore both from a copy"
 MAGIC = b"crc\0"
 
 
 class Check(Protocol):
-    """What watches the bytes of a file go by, in order, and raises CorruptFileError for what the side file denies."""
+    """Watches the bytes of a file go by, in order, and raises CorruptFileError for what the checksum file denies."""
 
     def update(self, data: memoryview) -> None: ...
 
@@ -48,38 +48,38 @@ def spark_name(name: str) -> str:
     return f"{name}.crc"
 
 
-def hadoop_check(path: str, side_path: str, side: bytes) -> Check | None:
-    """The check of a `.name.crc`. As Hadoop does, one that is no side file is ignored with a warning."""
-    if len(side) < 8 or not side.startswith(MAGIC):
-        log.warning(f"{side_path}: not a checksum file; {path} is read unchecked")
+def hadoop_check(path: str, checksum_path: str, content: bytes) -> Check | None:
+    """The check of a `.name.crc`. As Hadoop does, one that is no checksum file is ignored with a warning."""
+    if len(content) < 8 or not content.startswith(MAGIC):
+        log.warning(f"{checksum_path}: not a checksum file; {path} is read unchecked")
         return None
-    chunk = int.from_bytes(side[4:8], "big", signed=True)
+    chunk = int.from_bytes(content[4:8], "big", signed=True)
     if chunk <= 0:
-        raise CorruptFileError(f"a checksum for every {chunk} bytes", side_path, 4, REMEDY)
-    if len(side) % 4:
-        raise CorruptFileError("the last checksum is cut off", side_path, len(side) // 4 * 4, REMEDY)
-    return _ChunkCheck(path, side_path, chunk, memoryview(side)[8:])
+        raise CorruptFileError(f"a checksum for every {chunk} bytes", checksum_path, 4, REMEDY)
+    if len(content) % 4:
+        raise CorruptFileError("the last checksum is cut off", checksum_path, len(content) // 4 * 4, REMEDY)
+    return _ChunkCheck(path, checksum_path, chunk, memoryview(content)[8:])
 
 
-def spark_check(path: str, side_path: str, side: bytes) -> Check | None:
+def spark_check(path: str, checksum_path: str, content: bytes) -> Check | None:
     """The check of a `name.crc`. One with another algorithm than CRC32C is ignored with a warning."""
     try:
-        fields = json.loads(side)
+        fields = json.loads(content)
         algorithm, value, size = fields["algorithm"], fields["value"], fields["mainFileSize"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptFileError(f"not a checksum file of Spark: {error!r}", side_path, remedy=REMEDY) from error
+        raise CorruptFileError(f"not a checksum file of Spark: {error!r}", checksum_path, remedy=REMEDY) from error
     if algorithm != "CRC32C":
-        log.warning(f"{side_path}: unknown algorithm; {path} is read unchecked")
+        log.warning(f"{checksum_path}: unknown algorithm; {path} is read unchecked")
         return None
     if type(value) is not int or type(size) is not int:
-        raise CorruptFileError("value and mainFileSize must be integers", side_path, remedy=REMEDY)
-    return _WholeCheck(path, side_path, value & 0xFFFFFFFF, size)
+        raise CorruptFileError("value and mainFileSize must be integers", checksum_path, remedy=REMEDY)
+    return _WholeCheck(path, checksum_path, value & 0xFFFFFFFF, size)
 
 
 class _ChunkCheck:
-    def __init__(self, path: str, side_path: str, chunk: int, sums: memoryview) -> None:
+    def __init__(self, path: str, checksum_path: str, chunk: int, sums: memoryview) -> None:
         self._path = path
-        self._side_path = side_path
+        self._checksum_path = checksum_path
         self._chunk = chunk
         self._sums = sums
         self._index = 0  # of the chunk under way
@@ -111,7 +111,7 @@ class _ChunkCheck:
         count = len(self._sums) // 4
         if self._index < count:
             raise CorruptFileError(
-                f"the file ends after {self._index} of the {count} chunks in {self._side_path}",
+                f"the file ends after {self._index} of the {count} chunks in {self._checksum_path}",
                 self._path,
                 self._index * self._chunk,
                 REMEDY,
@@ -134,17 +134,17 @@ class _ChunkCheck:
 
     def _mismatch(self, index: int) -> CorruptFileError:
         at = index * self._chunk
-        return CorruptFileError(f"the checksum in {self._side_path} does not match", self._path, at, REMEDY)
+        return CorruptFileError(f"the checksum in {self._checksum_path} does not match", self._path, at, REMEDY)
 
     def _uncovered(self, index: int) -> CorruptFileError:
         at = index * self._chunk
-        return CorruptFileError(f"{self._side_path} has no checksum from here on", self._path, at, REMEDY)
+        return CorruptFileError(f"{self._checksum_path} has no checksum from here on", self._path, at, REMEDY)
 
 
 class _WholeCheck:
-    def __init__(self, path: str, side_path: str, value: int, size: int) -> None:
+    def __init__(self, path: str, checksum_path: str, value: int, size: int) -> None:
         self._path = path
-        self._side_path = side_path
+        self._checksum_path = checksum_path
         self._value = value
         self._size = size
         self._crc = 0
@@ -156,8 +156,8 @@ class _WholeCheck:
 
     def finish(self) -> None:
         if self._seen != self._size:
-            what = f"{self._seen} bytes where {self._side_path} says {self._size}"
+            what = f"{self._seen} bytes where {self._checksum_path} says {self._size}"
             raise CorruptFileError(what, self._path, min(self._seen, self._size), REMEDY)
         if self._crc != self._value:
-            what = f"the CRC-32C of the whole file is {self._crc:#010x}, {self._side_path} says {self._value:#010x}"
+            what = f"the CRC-32C of the whole file is {self._crc:#010x}, {self._checksum_path} says {self._value:#010x}"
             raise CorruptFileError(what, self._path, None, REMEDY)

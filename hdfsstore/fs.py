@@ -1,4 +1,4 @@
-"""Where checkpoints lie: locations, folders, and files read with their side files' checks. publish.py writes."""
+"""Where checkpoints lie: locations, folders, and files read with their checksum files' checks. publish.py writes."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = Non
 
     Raises:
         FileNotFoundError: there is no such file.
-        CorruptFileError: a side file makes no sense (what the file itself lacks, its readinto and finish say).
+        CorruptFileError: a checksum file makes no sense (what the file itself lacks, its readinto and finish say).
         StateStoreError: any other error of the filesystem.
     """
-    return Input(fs, path, _side_files(fs, path, siblings), size)
+    return Input(fs, path, _checksum_files_of(fs, path, siblings), size)
 
 
 def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> bytes:
@@ -117,16 +117,16 @@ def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None
 
 
 class Input:
-    """A file read once from start to end, or again after rewind(); its bytes pass its side files' checks.
+    """A file read once from start to end, or again after rewind(); its bytes pass its checksum files' checks.
 
     Reads go straight into the caller's buffer, so ask for large ones: each is a request to the filesystem. A chunk is
     checked as soon as its last byte was read, the whole file at its end.
     """
 
-    def __init__(self, fs: FileSystem, path: str, sides: list[_Side], size: int | None = None) -> None:
+    def __init__(self, fs: FileSystem, path: str, checksums: list[_ChecksumFile], size: int | None = None) -> None:
         self.path = path
         self._fs = fs
-        self._sides = sides
+        self._checksums = checksums
         self._size = size
         self._file = self._open()
         self._ended = False
@@ -136,7 +136,7 @@ class Input:
         """Fills the buffer with what follows. Returns the bytes read, fewer than asked for only at the file's end.
 
         Raises:
-            CorruptFileError: a side file says otherwise; offset is where the chunk at fault starts.
+            CorruptFileError: a checksum file says otherwise; offset is where the chunk at fault starts.
             StateStoreError: the filesystem fails.
         """
         view = memoryview(buffer).cast("B")
@@ -196,7 +196,7 @@ class Input:
             return pa.BufferedInputStream(file, _REMOTE_READ_AHEAD)
 
     def _new_checks(self) -> list[checksum_files.Check]:
-        made = [make(self.path, side_path, content) for make, side_path, content in self._sides]
+        made = [make(self.path, checksum_path, content) for make, checksum_path, content in self._checksums]
         return [check for check in made if check is not None]
 
     def _finish_checks(self) -> None:
@@ -205,10 +205,10 @@ class Input:
             check.finish()
 
 
-_Side: TypeAlias = tuple[Callable[[str, str, bytes], checksum_files.Check | None], str, bytes]
+_ChecksumFile: TypeAlias = tuple[Callable[[str, str, bytes], checksum_files.Check | None], str, bytes]
 
 
-def _side_files(fs: FileSystem, path: str, siblings: Collection[str] | None) -> list[_Side]:
+def _checksum_files_of(fs: FileSystem, path: str, siblings: Collection[str] | None) -> list[_ChecksumFile]:
     folder, slash, name = path.rpartition("/")
     kinds = (
         (checksum_files.hadoop_name(name), checksum_files.hadoop_check),
@@ -216,22 +216,22 @@ def _side_files(fs: FileSystem, path: str, siblings: Collection[str] | None) -> 
     )
     if siblings is None:
         with _typed_errors(path):
-            infos = fs.get_file_info([folder + slash + side for side, _ in kinds])
+            infos = fs.get_file_info([folder + slash + checksum_name for checksum_name, _ in kinds])
         siblings = {info.base_name for info in infos if info.type != FileType.NotFound}
-    found: list[_Side] = []
-    for side, check in kinds:
-        if side not in siblings:
+    found: list[_ChecksumFile] = []
+    for checksum_name, check in kinds:
+        if checksum_name not in siblings:
             continue
-        side_path = folder + slash + side
+        checksum_path = folder + slash + checksum_name
         try:
-            content = _read_side_file(fs, side_path)
+            content = _read_checksum_file(fs, checksum_path)
         except FileNotFoundError:  # deleted, with its file, since the folder was listed
             continue
-        found.append((check, side_path, content))
+        found.append((check, checksum_path, content))
     return found
 
 
-def _read_side_file(fs: FileSystem, path: str) -> bytes:
+def _read_checksum_file(fs: FileSystem, path: str) -> bytes:
     with _typed_errors(path), fs.open_input_stream(path, compression=None) as source:
         content: bytes = source.read()
     return content

@@ -1,4 +1,4 @@
-"""Files appear under their names whole or not at all, and are removed together with their side files.
+"""Files appear under their names whole or not at all, and are removed together with their checksum files.
 
     filesystem                     how                                           overwrite=False
     local, HDFS, any other         .<name>.<uuid>.tmp in the same folder, then   local and HDFS: one of any number of
@@ -56,9 +56,9 @@ _REMEDIES = {
 def publish(fs: FileSystem, path: str, content: Content, *, overwrite: bool, unique_name: bool = False) -> None:
     """Writes a file that appears under its name whole, at once, or not at all; its folder is made where it is missing.
 
-    After an error nothing is left, and what was under the name before is as it was (its side files may be gone: they
-    are removed first, as they would deny the new content). Only where a local folder cannot be synced, at the very end,
-    the new file is there, and an error says that it may not outlive a power cut.
+    After an error nothing is left, and what was under the name before is as it was (its checksum files may be gone:
+    they are removed first, as they would deny the new content). Only where a local folder cannot be synced, at the very
+    end, the new file is there, and an error says that it may not outlive a power cut.
 
     Args:
         content: bytes, or pieces of them that are taken one by one; an object store gets them joined.
@@ -85,7 +85,7 @@ def publish(fs: FileSystem, path: str, content: Content, *, overwrite: bool, uni
 
 
 def remove(fs: FileSystem, paths: Iterable[str], names: Collection[str] | None = None) -> None:
-    """Deletes files, each after its side files: were it the other way round, a kill could leave one without its file.
+    """Deletes files, each after its checksum files: the other way round, a kill could leave one without its file.
 
     Args:
         paths: files; one that is not there is passed over.
@@ -98,7 +98,7 @@ def remove(fs: FileSystem, paths: Iterable[str], names: Collection[str] | None =
         target, path = _unwrapped(fs, given)
         folder, slash, name = path.rpartition("/")
         with _typed_errors(path):
-            for each in (*_side_names(name), name):
+            for each in (*_checksum_names(name), name):
                 if names is None or each in names:
                     _delete(target, folder + slash + each)
 
@@ -112,8 +112,8 @@ def _publish_local(path: Path, pieces: Iterable[Buffer], overwrite: bool, unique
             _write_local(temporary, pieces)
             # Before the file takes its name: a kill in between leaves the old file unchecked, which every reader takes.
             # After it, a kill would leave the new file beside checksums that deny it.
-            for side in () if unique_name else _side_names(path.name):
-                path.with_name(side).unlink(missing_ok=True)
+            for checksum_name in () if unique_name else _checksum_names(path.name):
+                path.with_name(checksum_name).unlink(missing_ok=True)
             if overwrite or unique_name:
                 temporary.replace(path)
             else:
@@ -167,7 +167,7 @@ def _publish_renamed(fs: FileSystem, path: str, pieces: Iterable[Buffer], overwr
                 for piece in pieces:
                     file.write(bytes(piece))
             if not unique_name:
-                _remove_side_files(fs, path)
+                _remove_checksum_files(fs, path)
             if overwrite:
                 _replace(fs, temporary, path)
             else:
@@ -206,19 +206,19 @@ def _put(fs: FileSystem, path: str, content: bytes, overwrite: bool, unique_name
         if not unique_name:
             if not overwrite and _is_there(fs, path):
                 raise _exists(path)
-            _remove_side_files(fs, path)
+            _remove_checksum_files(fs, path)
         with fs.open_output_stream(path, compression=None) as file:
             file.write(content)
 
 
-def _remove_side_files(fs: FileSystem, path: str) -> None:
+def _remove_checksum_files(fs: FileSystem, path: str) -> None:
     folder, slash, name = path.rpartition("/")
-    for info in fs.get_file_info([folder + slash + side for side in _side_names(name)]):
+    for info in fs.get_file_info([folder + slash + checksum_name for checksum_name in _checksum_names(name)]):
         if info.type != FileType.NotFound:
             _delete(fs, info.path)
 
 
-def _side_names(name: str) -> Sequence[str]:
+def _checksum_names(name: str) -> Sequence[str]:
     return hadoop_name(spark_name(name)), spark_name(name), hadoop_name(name)
 
 

@@ -152,7 +152,7 @@ def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[
 
 
 def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int, int]:
-    """Bytes and number of a partition's files, without the hidden side files."""
+    """Bytes and number of a partition's files, without the hidden checksum files."""
     folders = [store.partition_path(partition_id)]
     sizes: list[int] = []
     while folders:

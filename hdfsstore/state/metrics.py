@@ -21,7 +21,7 @@ class MaintenanceMetrics:
         images_built: new images in memory, with a snapshot or without.
         image_seconds: time their merging took.
         images_committed, image_commit_seconds: the same of those that commits made.
-        files_deleted: by the clean-up, side files not counted.
+        files_deleted: by the clean-up, checksum files not counted.
         cleanups_failed: clean-ups, of the checkpoint or the local disk, that ended with an error, at each try.
         listings: of the store's folder.
         cleanups_put_off: clean-ups that deleted nothing because the oldest retained version was not certain.

@@ -212,14 +212,14 @@ class Schemas(Target):
 
 
 class Checkpoints(Target):
-    """Whole checkpoints with one damaged file. With the side files that Hadoop left, any damage has to be found."""
+    """Whole checkpoints with one damaged file. With the checksum files that Hadoop left, any damage has to be found."""
 
     has_offset = False  # some of the files are text, and some errors are about two files
     CASES: ClassVar = ("aggregation", "codec_zstd", "row_checksum", "session_window", "query_evolution", "join_inner")
 
-    def __init__(self, *, side_files: bool) -> None:
-        self.exact = side_files
-        self._side_files = side_files
+    def __init__(self, *, checksum_files: bool) -> None:
+        self.exact = checksum_files
+        self._checksum_files = checksum_files
         self._folder = Path(tempfile.mkdtemp(prefix="hdfsstore-fuzz-"))
         self._whole: dict[str, bytes] = {}
         self._answers: dict[Path, object] = {}
@@ -231,7 +231,7 @@ class Checkpoints(Target):
             shutil.copytree(checkpoint, copy)
             for file in sorted(path for path in copy.rglob("*") if path.is_file()):
                 hadoops = file.name.startswith(".") and file.suffix == ".crc"
-                if hadoops and not self._side_files:
+                if hadoops and not self._checksum_files:
                     file.unlink()
                 elif "sources" not in file.relative_to(copy).parts:
                     self._whole[str(file.relative_to(self._folder))] = file.read_bytes()
@@ -305,6 +305,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "images": lambda: Images(forged=False),
     "forged_images": lambda: Images(forged=True),
     "schemas": Schemas,
-    "checkpoints": lambda: Checkpoints(side_files=False),
-    "checked_checkpoints": lambda: Checkpoints(side_files=True),
+    "checkpoints": lambda: Checkpoints(checksum_files=False),
+    "checked_checkpoints": lambda: Checkpoints(checksum_files=True),
 }

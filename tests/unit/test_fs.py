@@ -106,7 +106,7 @@ def test_reads_in_steps_of_any_size(tmp_path: Path, step: int, content: bytes) -
 
 @pytest.mark.parametrize("step", [100, 512, 1300, 1 << 20])
 @pytest.mark.parametrize("at", [0, 511, 512, 1500, len(CONTENT) - 1])
-def test_changed_byte_is_found_by_hadoops_side_file(tmp_path: Path, at: int, step: int) -> None:
+def test_changed_byte_is_found_by_hadoops_checksum_file(tmp_path: Path, at: int, step: int) -> None:
     path = write(tmp_path, flipped(CONTENT, at), hadoop_side(CONTENT))
     with open_input(LOCAL, path) as source, pytest.raises(CorruptFileError, match=r"\.f\.crc") as caught:
         drain(source, step)
@@ -139,7 +139,7 @@ def test_finish_checks_what_was_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [b"", b"crc", b"crc\0\0\0", b"xrc\0\0\0\2\0"])
-def test_no_side_file_of_hadoop_is_ignored_with_a_warning_as_hadoop_does(
+def test_no_checksum_file_of_hadoop_is_ignored_with_a_warning_as_hadoop_does(
     tmp_path: Path, side: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write(tmp_path, CONTENT, side)
@@ -161,7 +161,7 @@ def test_huge_chunk_size_allocates_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", range(9, 28))
-def test_cut_side_file(tmp_path: Path, size: int) -> None:
+def test_cut_checksum_file(tmp_path: Path, size: int) -> None:
     with pytest.raises(CorruptFileError):
         read_file(LOCAL, write(tmp_path, CONTENT, hadoop_side(CONTENT)[:size]))
 
@@ -182,7 +182,7 @@ def test_unknown_algorithm_is_ignored_with_a_warning(tmp_path: Path, caplog: pyt
     assert "f.crc: unknown algorithm" in caplog.text
 
 
-def test_siblings_tell_which_side_files_exist(tmp_path: Path) -> None:
+def test_siblings_tell_which_checksum_files_exist(tmp_path: Path) -> None:
     path = write(tmp_path, flipped(CONTENT, 3), hadoop_side(CONTENT))
     assert read_file(LOCAL, path, siblings={"f"}) == flipped(CONTENT, 3)
     with pytest.raises(CorruptFileError):

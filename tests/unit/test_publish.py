@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and are removed with their side files."""
+"""Files that appear whole or not at all, and are removed with their checksum files."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_makes_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / "local/b/f").read_bytes() == (tmp_path / "hdfs/b/f").read_bytes() == b"new"
 
 
-def test_overwrite_removes_stale_side_files(place: tuple[FileSystem, str, Path]) -> None:
+def test_overwrite_removes_stale_checksum_files(place: tuple[FileSystem, str, Path]) -> None:
     fs, folder, real = place
     for name in ("f", "g.crc", *SIDES):
         (real / name).write_bytes(b"old")

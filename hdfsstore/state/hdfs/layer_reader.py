@@ -94,7 +94,7 @@ class StoreReader(VersionReader):
             return size
 
         with_id = version_id[1] is not None
-        # Files with ids are only ours, and have no side files.
+        # Files with ids are only ours, and have no checksum files.
         with self.digested(open_input(self.fs, path, () if with_id else None), version_id, "delta") as source:
             layer = self._layer(read_chunks(source, self.format, "delta", path, header if with_id else None))
             return Delta(version_id, layer, lineage, source.finish())

@@ -10,7 +10,7 @@ at or below R and the deltas after it, all of them attempts that C is built on: 
     S to R       kept            deleted: it has lost                deleted: its writer is gone
     above R      kept            kept                                kept
 
-Each goes with its side files, the oldest version first, so that what a crash leaves is whole from some version on.
+Each goes with its checksum files, the oldest version first, so that what a crash leaves is whole from some version on.
 Names that are none of these are never touched. Where R's chain is not whole or not certain, nothing is deleted.
 
 Why an executor that lost the partition cannot delete what the winner needs: it knows C from the driver, which names
@@ -42,13 +42,13 @@ log = logging.getLogger("hdfsstore.state.retention")
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STATE_FILE = re.compile(rf"([1-9][0-9]*)(?:_({_UUID}))?\.([a-z]+)")
-_SIDE_FILE = ".crc"
+_CHECKSUM_FILE = ".crc"
 # With unique ids the folder is listed once a tenth of the retained versions has passed.
 _LISTINGS = 10
 
 
 class Owned(NamedTuple):
-    """A file of the store: what a name in its folder means, side files counting as part of their file."""
+    """A file of the store: what a name in its folder means, checksum files counting as part of their file."""
 
     name: str  # of the file itself
     id: VersionId
@@ -286,10 +286,10 @@ def owned(name: str, extensions: Extensions = DELTA_FILES) -> Owned | None:
 
 
 def _bases(name: str) -> Iterable[str]:
-    """The name itself, and where it could be that of a side file, the file that it lies beside."""
+    """The name itself, and where it could be that of a checksum file, the file that it lies beside."""
     yield name
-    if name.endswith(_SIDE_FILE):
-        stem = name.removesuffix(_SIDE_FILE)
+    if name.endswith(_CHECKSUM_FILE):
+        stem = name.removesuffix(_CHECKSUM_FILE)
         yield stem
         if stem.startswith("."):
             yield from _bases(stem[1:])

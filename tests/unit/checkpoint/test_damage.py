@@ -64,7 +64,7 @@ def reader(copy: Path, name: str) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_side_file_tells_of_every_damage(copy: Path, name: str) -> None:
+def test_a_checksum_file_tells_of_every_damage(copy: Path, name: str) -> None:
     read, path = reader(copy, name), copy / name
     read()
     for what, bad in damaged(path.read_bytes()):

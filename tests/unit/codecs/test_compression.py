@@ -173,7 +173,7 @@ def test_an_error_of_the_raw_stream_passes_through(codec):
         def readinto(self, _: memoryview) -> int:
             raise error
 
-    for error in (OSError(5, "disk on fire"), CorruptFileError("bad side file", "f", 512)):
+    for error in (OSError(5, "disk on fire"), CorruptFileError("bad checksum file", "f", 512)):
         with pytest.raises(type(error)) as caught:
             open_reader(codec, Failing(), path="f").readinto(bytearray(10))
         assert caught.value is error

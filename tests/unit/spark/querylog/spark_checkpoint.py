@@ -22,7 +22,7 @@ LAST = 2  # the state is empty after batch 4
 
 
 def a_copy(tmp_path: Path, case: str = CASE) -> Path:
-    """The checkpoint as it was after batch LAST, without side files."""
+    """The checkpoint as it was after batch LAST, without checksum files."""
     checkpoint = shutil.copytree(DATA / case / "checkpoint", tmp_path / "checkpoint")
     for path in [*checkpoint.rglob(".*.crc"), *checkpoint.glob("offsets/[0-9]"), *checkpoint.glob("commits/[0-9]")]:
         if path.suffix or int(path.name) > LAST:

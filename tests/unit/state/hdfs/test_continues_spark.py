@@ -81,7 +81,7 @@ def test_rows_are_put_and_removed_by_their_columns(
 
 
 def test_sparks_version_written_again(case: Case, store: StoreName, checkpoint: Path, tmp_path: Path) -> None:
-    """A batch that is run again overwrites Spark's file, and no side file of Spark's is left to deny ours."""
+    """A batch that is run again overwrites Spark's file, and no checksum file of Spark's is left to deny ours."""
     batch_id = hdfsstore.Checkpoint(checkpoint).latest_batch_id
     rows = read_state(case, store, checkpoint)
     with OpenStores(checkpoint, store, tmp_path / "local", rows) as stores:

@@ -67,13 +67,13 @@ def replayed(folder: Path, version: int) -> State:
 
 
 def cut(path: Path) -> None:
-    """Cuts the file and takes its side file away, so that the cut itself has to be found."""
+    """Cuts the file and takes its checksum file away, so that the cut itself has to be found."""
     path.with_name(f".{path.name}.crc").unlink()
     path.write_bytes(path.read_bytes()[:-30])
 
 
 def flip(path: Path) -> None:
-    """Changes a byte and leaves the side file, which knows better."""
+    """Changes a byte and leaves the checksum file, which knows better."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -156,7 +156,7 @@ def test_a_damaged_delta_is_an_error(folder: Path, damage: Callable[[Path], None
         state(folder, version)
 
 
-def test_bytes_behind_the_end_mark_are_covered_by_the_side_file(folder: Path) -> None:
+def test_bytes_behind_the_end_mark_are_covered_by_the_checksum_file(folder: Path) -> None:
     path = folder / "1.delta"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -209,7 +209,7 @@ def test_changes_of_a_version_without_a_delta(folder: Path, snapshots: list[int]
     [(".{}.crc", b"crc\0\0\0\2\0cut"), ("{}.crc", b"{}"), ("{}.crc", b"[" * 100_000)],
     ids=["hadoop", "spark", "spark, nested"],
 )
-def test_a_snapshot_with_a_damaged_side_file_is_passed_over(
+def test_a_snapshot_with_a_damaged_checksum_file_is_passed_over(
     folder: Path, snapshots: list[int], side: tuple[str, bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = state(folder, LAST)

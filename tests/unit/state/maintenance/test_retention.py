@@ -144,7 +144,7 @@ class TestVersion1:
         assert folder.left() == deltas(*range(1, 11))
         assert folder.metrics.cleanups_put_off == 0
 
-    def test_side_files_go_along(self, folder):
+    def test_checksum_files_go_along(self, folder):
         folder.add(*deltas(*range(1, 6)), "3.snapshot", ".1.delta.crc", "1.delta.crc", ".1.delta.crc.crc")
         folder.add(".3.snapshot.crc", "3.delta.crc", ".2.snapshot.crc")  # the last one's snapshot was deleted by Spark
         folder.retention.run((5, None), ())
