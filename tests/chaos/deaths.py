@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-import hdfsstore.spark.api.stateful_stream
+import hdfsstore.spark.driver.start
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.querylog.log_entries import Reported, Start
 
@@ -86,4 +86,4 @@ class MortalLog(DriverLog):
 
 def install() -> None:
     """From here on the drivers of this process are mortal."""
-    hdfsstore.spark.api.stateful_stream.DriverLog = MortalLog  # type: ignore[misc]
+    hdfsstore.spark.driver.start.DriverLog = MortalLog  # type: ignore[misc]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimeType, YearMonthIntervalType
+from pyspark.sql.types import DataType, StructType, YearMonthIntervalType
 
 from hdfsstore.errors import UnsupportedQueryError
-
-_TIME_CONF = "spark.sql.timeType.enabled"
+from hdfsstore.spark.driver.unsupported import holds_type
 
 
 def output_type(given: StructType | str) -> StructType:
@@ -56,38 +54,10 @@ def state_type(given: StructType | str) -> StructType:
     """
     declared = struct_type(given, "stateStructType")
     for field in declared:
-        if _holds(field.dataType, YearMonthIntervalType):
+        if holds_type(field.dataType, YearMonthIntervalType):
             raise UnsupportedQueryError(
                 f"the state's column {field.name!r} is of type {field.dataType.simpleString()}, for which "
                 "Python has no values",
                 remedy="Declare int, a number of months",
             )
     return declared
-
-
-def check_time_type(spark: SparkSession, *schemas: StructType) -> None:
-    """Refuses columns of type TIME where Spark does, which is when a query starts.
-
-    Raises:
-        UnsupportedQueryError: the column is named.
-    """
-    if (spark.conf.get(_TIME_CONF) or "").lower() == "true":
-        return
-    for schema in schemas:
-        for field in schema:
-            if _holds(field.dataType, TimeType):
-                raise UnsupportedQueryError(
-                    f"the column {field.name!r} is of type {field.dataType.simpleString()}, and {_TIME_CONF} is false",
-                    remedy=f"Set {_TIME_CONF} to true, or declare string",
-                )
-
-
-def _holds(data_type: DataType, kind: type[DataType]) -> bool:
-    match data_type:
-        case StructType():
-            return any(_holds(field.dataType, kind) for field in data_type)
-        case ArrayType():
-            return _holds(data_type.elementType, kind)
-        case MapType():
-            return _holds(data_type.keyType, kind) or _holds(data_type.valueType, kind)
-    return isinstance(data_type, kind)

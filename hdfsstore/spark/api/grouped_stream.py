@@ -16,6 +16,7 @@ from hdfsstore.spark.api.declared_schemas import output_type, state_type, struct
 from hdfsstore.spark.api.keys import Keys
 from hdfsstore.spark.api.stateful_stream import StatefulStream
 from hdfsstore.spark.driver.plan import column_name
+from hdfsstore.spark.driver.query_description import QueryDescription
 from hdfsstore.spark.driver.unsupported import check_output_mode
 from hdfsstore.spark.spec import (
     EVENT_TIME_TIMEOUT,
@@ -148,18 +149,19 @@ class StatefulGroups:
         event_time = self._event_time(watermarked) if timeout_conf == EVENT_TIME_TIMEOUT else None
         columns = Columns(tuple(self._df.columns), self._keys.names, self._keys.positions, event_time)
         rows = self._keys.rows
-        return StatefulStream(
-            method,
-            rows.toDF(*(column_name(i) for i in range(len(rows.columns)))),
-            columns,
-            spark_schema(StructType(self._keys.fields)),
-            spark_schema(state),
-            timeout_conf,
-            output_mode.lower(),
-            output,
-            partial(engine, columns),
-            bool(watermarked),
+        description = QueryDescription(
+            method=method,
+            rows=rows.toDF(*(column_name(i) for i in range(len(rows.columns)))),
+            columns=columns,
+            key_schema=spark_schema(StructType(self._keys.fields)),
+            state_schema=spark_schema(state),
+            timeout_conf=timeout_conf,
+            output_mode=output_mode.lower(),
+            output=output,
+            make_engine=partial(engine, columns),
+            has_watermark=bool(watermarked),
         )
+        return StatefulStream(description)
 
     def _event_time(self, watermarked: list[int]) -> EventTime:
         """The column by which rows are late: a key's, else the only one of the data."""

@@ -4,95 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from hdfsstore.errors import UnsupportedQueryError
-from hdfsstore.spark.driver.active_run import find_active_run, only_start
 from hdfsstore.spark.driver.conf import QueryConf
 from hdfsstore.spark.driver.query import StatefulQuery
+from hdfsstore.spark.driver.query_description import QueryDescription
+from hdfsstore.spark.driver.start import StartSettings, start_query
 from hdfsstore.spark.driver.unsupported import check_output_mode, refuse_trigger
 from hdfsstore.spark.driver.upstream_operators import check_upstream
-from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation, find_checkpoint
 from hdfsstore.spark.sinks.formats import Sink, make_sink
 from hdfsstore.spark.sinks.parquet import ParquetSink
 from hdfsstore.spark.sinks.table import TableSink
-from hdfsstore.spark.worker.shipped_engine import ShippedEngine
 
 log = logging.getLogger("hdfsstore.spark")
 
 _ASYNC = "asyncprogresstrackingenabled"
 # Options that are not the sink's, in lower case.
 _OF_QUERY = ("checkpointlocation", "queryname")
-# The name of the sink in Spark's log, where sinks have names.
-_SINK_NAME = "hdfsstore"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One start of a query, as its writer has been told.
-
-    Attributes:
-        trigger: the arguments of trigger(); empty where it was not called.
-        sink: where the output goes.
-        progress: is told of each batch that is committed.
-    """
-
-    conf: QueryConf
-    checkpoint: CheckpointLocation
-    trigger: dict[str, Any]
-    sink: Sink
-    progress: ProgressLog
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A run that Spark's writer can start.
-
-    Attributes:
-        rows: what it reads.
-        function: of foreachBatch.
-    """
-
-    rows: DataFrame
-    function: Callable[[DataFrame, int], None]
-
-
-class Stream(Protocol):
-    """A stream that has been given a stateful function: hdfsstore.spark.api.grouped_stream.StatefulStream."""
-
-    @property
-    def method(self) -> str:
-        """That made it, such as applyInPandasWithState."""
-
-    @property
-    def rows(self) -> DataFrame:
-        """What goes in."""
-
-    @property
-    def schema(self) -> StructType:
-        """Of what the function gives."""
-
-    @property
-    def output_mode(self) -> str:
-        """append or update."""
-
-    @property
-    def timeout_conf(self) -> str:
-        """PySpark's."""
-
-    def check(self, run: Run) -> None:
-        """Refuses a run that does not go with the checkpoint, as far as it can be told while another run is active."""
-
-    def ship(self) -> ShippedEngine:
-        """Pickles the function. Whoever calls it sees to it that it is freed."""
-
-    def prepare(self, run: Run, engine: ShippedEngine) -> Prepared:
-        """Settles what the query keeps, and puts together what Spark's writer is to run."""
 
 
 class StatefulStreamWriter:
@@ -100,14 +32,13 @@ class StatefulStreamWriter:
     not (partitionBy, clusterBy, foreach) does not go with stateful functions here.
 
     Args:
-        stream: what is written.
+        description: the stream that is written.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._spark = stream.rows.sparkSession
-        self._checked = stream.rows.writeStream  # takes each setting first, and refuses it as PySpark does
-        self._output_mode = stream.output_mode
+    def __init__(self, description: QueryDescription) -> None:
+        self._description = description
+        self._spark = description.rows.sparkSession
+        self._checked = description.rows.writeStream  # takes each setting first, and refuses it as PySpark does
         self._trigger: dict[str, Any] = {}
         self._options: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -118,10 +49,10 @@ class StatefulStreamWriter:
     def outputMode(self, outputMode: str) -> StatefulStreamWriter:
         """'append' or 'update': that of the function, which holds where this is not called."""
         check_output_mode(outputMode)
-        if outputMode.lower() != self._stream.output_mode:
+        if outputMode.lower() != self._description.output_mode:
             raise ValueError(
-                f"outputMode({outputMode!r}) is not that of the function, which is {self._stream.output_mode!r}: "
-                f"give {self._stream.method} and outputMode the same"
+                f"outputMode({outputMode!r}) is not that of the function, which is {self._description.output_mode!r}: "
+                f"give {self._description.method} and outputMode the same"
             )
         return self
 
@@ -205,7 +136,7 @@ class StatefulStreamWriter:
         if sink is None:
             where = path or self._options.get("path")
             of_sink = self._sink_options()
-            sink = make_sink(self._spark, self._format(), where, of_sink, self._stream.schema, checkpoint)
+            sink = make_sink(self._spark, self._format(), where, of_sink, self._description.output, checkpoint)
         return self._start(conf, checkpoint, sink, sink.claim if isinstance(sink, ParquetSink) else None)
 
     def toTable(
@@ -220,7 +151,7 @@ class StatefulStreamWriter:
         """Starts a query that appends to a parquet table, which is made where it is not there; else as start."""
         self._set(format, outputMode, queryName, options)
         conf, checkpoint = self._conf(), self._checkpoint()
-        sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._stream.schema)
+        sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._description.output)
         return self._start(conf, checkpoint, sink, sink.make_table)
 
     def _set(
@@ -250,8 +181,8 @@ class StatefulStreamWriter:
         conf = QueryConf.from_spark(
             self._spark.conf.getAll, {self._names[key]: value for key, value in self._options.items()}
         )
-        stream = self._stream
-        check_upstream(stream.rows, stream.output_mode, stream.timeout_conf, allow_multiple=conf.allow_multiple)
+        query = self._description
+        check_upstream(query.rows, query.output_mode, query.timeout_conf, allow_multiple=conf.allow_multiple)
         if conf.store.checkpoint_format_version == 1:
             if conf.speculation:
                 raise UnsupportedQueryError(
@@ -283,45 +214,11 @@ class StatefulStreamWriter:
         return find_checkpoint(self._spark, self._options.get("checkpointlocation"), self._name())
 
     def _start(
-        self, conf: QueryConf, checkpoint: CheckpointLocation, sink: Sink, settle: Callable[[], None] | None
+        self,
+        conf: QueryConf,
+        checkpoint: CheckpointLocation,
+        sink: Sink,
+        claim_output: Callable[[], None] | None,
     ) -> StatefulQuery:
-        """Checks the checkpoint, makes it the query's and starts it.
-
-        A run of the query that is active is stopped once nothing is known that speaks against the new one.
-
-        Args:
-            settle: makes the place of the output the query's, once nothing speaks against the query.
-        """
-        with only_start(checkpoint.ours):
-            active = find_active_run(self._spark, checkpoint.ours, self._name(), stops=conf.stop_active_run)
-            progress = ProgressLog(
-                self._stream.method, conf.num_recent_progress, f"query {self._name() or checkpoint.spark}"
-            )
-            run = Run(conf, checkpoint, self._trigger, sink, progress)
-            if active is not None:
-                self._stream.check(run)
-            engine = self._stream.ship()
-            try:
-                if active is not None:
-                    active.stop()
-                query = self._started(run, engine, settle)
-            except BaseException:
-                engine.free()
-                raise
-        engine.free_after(query)
-        return query
-
-    def _started(self, run: Run, engine: ShippedEngine, settle: Callable[[], None] | None) -> StatefulQuery:
-        prepared = self._stream.prepare(run, engine)
-        if settle is not None:
-            settle()
-        writer = prepared.rows.writeStream.outputMode(self._stream.output_mode)
-        writer = writer.option("checkpointLocation", run.checkpoint.spark)
-        if run.trigger:
-            writer = writer.trigger(**run.trigger)
-        name = self._name()
-        if name is not None:
-            writer = writer.queryName(name)
-        if run.conf.names_sinks:
-            writer._jwrite = writer._jwrite.name(_SINK_NAME)  # PySpark's writer (4.3) has no such method
-        return StatefulQuery(writer.foreachBatch(prepared.function).start()._jsq, run.progress)
+        settings = StartSettings(conf, checkpoint, sink, claim_output, self._trigger, self._name())
+        return start_query(self._description, settings)

@@ -1,65 +1,145 @@
-"""The plan of a batch: rows, and a marker row a partition, to their partitions, through the tasks.
+"""Plans a batch: sends its rows, and a marker row per partition, to their partitions, and runs the tasks on them.
 
-`repartitionById(n, pmod(hash(keys), n))` puts a key where Spark's own operators would. A partition without rows is run
-too, as its marker comes there. Markers are left out where each partition is expected to have rows: uniting them with
-the rows costs two copies of each row, on as many cores as the batch has files.
+`repartitionById(n, pmod(hash(keys), n))` puts a key where Spark's own operators would. The marker makes Spark run a
+partition that has no rows. Markers are left out if each partition is expected to have rows: the union with the markers
+costs two copies of each row, on as many cores as the batch has files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 
+from pyspark import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from hdfsstore.spark.spec import BatchSpec, QuerySpec
+from hdfsstore.spark.base_ids import BaseIds
+from hdfsstore.spark.driver.batch_shape import BatchShapes
+from hdfsstore.spark.driver.conf import QueryConf
+from hdfsstore.spark.querylog.log_entries import Start
+from hdfsstore.spark.spec import NO_WATERMARK, BatchSpec, QuerySpec, Report
+from hdfsstore.spark.worker.shipped_engine import ShippedEngine
 from hdfsstore.spark.worker.task import StatefulTask
 
 MARKER = "__hdfsstore_partition"
 
 
 def column_name(position: int) -> str:
-    """The name of a data or key column in the plan: users' names may be there twice."""
+    """The name of a data or key column in the plan. The user's names may occur twice."""
     return f"_{position}"
 
 
-def batch_plan(
-    rows: DataFrame,
-    query: QuerySpec,
-    batch: BatchSpec,
-    task: StatefulTask,
-    output: StructType,
-    partitions: Collection[int] | None = None,
-) -> DataFrame:
-    """The output of a batch.
+@dataclass(frozen=True, slots=True)
+class InputTraits:
+    """What is known about the rows that a query reads.
 
-    Args:
-        rows: the data and key columns, by column_name.
-        batch: says whether there are markers, and whether Spark sorts each partition by key.
-        output: the schema of what the user's function gives.
-        partitions: those to run; None: all.
+    Attributes:
+        has_watermark: whether a column has one.
+        is_stateful: whether Spark's own operators keep state for the rows.
+        is_deterministic: whether the rows of a batch are the same each time that they are read.
     """
-    num_partitions = query.num_partitions
-    keys = [F.col(column_name(position)) for position in query.columns.key_positions]
-    # Rows without key columns are all of one key, which is in partition 0.
-    partition = F.pmod(F.hash(*keys), F.lit(num_partitions)) if keys else F.lit(0)
-    order = keys
-    if batch.has_markers:
-        marker = F.col(MARKER)
-        rows = _with_markers(rows, num_partitions)
-        partition = F.coalesce(marker, partition)
-        order = [marker.desc_nulls_last(), *keys]
-    if partitions is not None:
-        rows = rows.where(partition.isin(list(partitions)))
-    placed = rows.repartitionById(num_partitions, partition)
-    if batch.is_sorted and order:
-        placed = placed.sortWithinPartitions(*order)
-    return placed.mapInArrow(task, output)
+
+    has_watermark: bool
+    is_stateful: bool
+    is_deterministic: bool
+
+    @property
+    def must_be_read(self) -> bool:
+        """Whether a batch has to read its rows even if the function does not run: Spark's operators commit their
+        state then, and the watermark is that of all rows so far."""
+        return self.is_stateful or self.has_watermark
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a partition may read its rows again if it was found to have none."""
+        return self.is_deterministic and not self.is_stateful
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanner:
+    """Plans the batches of one run of a query.
+
+    Attributes:
+        query: what all its batches have in common.
+        engine: calls the user's function.
+        output: the schema of what the user's function returns.
+        input: what is known about the rows.
+        conf: the query's settings.
+    """
+
+    query: QuerySpec
+    engine: ShippedEngine
+    output: StructType
+    input: InputTraits
+    conf: QueryConf
+
+    def spec(self, rows: DataFrame, start: Start, expected: BatchShapes) -> BatchSpec:
+        """What the tasks of a batch are told about it.
+
+        Args:
+            rows: the batch's.
+            start: what the driver's log says about the batch.
+            expected: what the batch is expected to be like.
+        """
+        batch = BatchSpec(
+            start.batch_id,
+            BaseIds(start.base_ids),
+            start.watermark_ms if self.input.has_watermark else NO_WATERMARK,
+            start.processing_time_ms,
+            start.late_watermark_ms if self.conf.allow_multiple else start.watermark_ms,
+            is_sorted=not self.conf.may_spill or expected.may_exceed(self.query.max_bytes_per_call),
+            has_markers=True,
+        )
+        # A partition with keys to expire gives output even without rows, so the sink's job must run it.
+        may_expire = start.next_timeout_ms is not None and start.next_timeout_ms < batch.expiry_ms(
+            self.query.timeout_conf
+        )
+        if self.input.is_repeatable and expected.is_dense and not may_expire and not _is_empty(rows):
+            return replace(batch, has_markers=False)
+        return batch
+
+    def plan(
+        self,
+        rows: DataFrame,
+        batch: BatchSpec,
+        reports: Accumulator[list[Report]],
+        partitions: Collection[int] | None = None,
+    ) -> DataFrame:
+        """The output of a batch.
+
+        Args:
+            rows: the data and key columns, named by column_name.
+            batch: says whether there are markers, and whether Spark sorts each partition by key.
+            reports: the tasks add their reports to it.
+            partitions: the ones to run; None: all.
+        """
+        num_partitions = self.query.num_partitions
+        keys = [F.col(column_name(position)) for position in self.query.columns.key_positions]
+        # Without key columns all rows have the same key, which is in partition 0.
+        partition = F.pmod(F.hash(*keys), F.lit(num_partitions)) if keys else F.lit(0)
+        order = keys
+        if batch.has_markers:
+            marker = F.col(MARKER)
+            rows = _with_markers(rows, num_partitions)
+            partition = F.coalesce(marker, partition)
+            order = [marker.desc_nulls_last(), *keys]
+        if partitions is not None:
+            rows = rows.where(partition.isin(list(partitions)))
+        placed = rows.repartitionById(num_partitions, partition)
+        if batch.is_sorted and order:
+            placed = placed.sortWithinPartitions(*order)
+        return placed.mapInArrow(StatefulTask(self.query, self.engine, batch, reports), self.output)
+
+
+def _is_empty(rows: DataFrame) -> bool:
+    """Whether Spark knows that there are no rows: it runs the batch for a timeout or a watermark."""
+    return bool(rows._jdf.queryExecution().toRdd().getNumPartitions() == 0)
 
 
 def _with_markers(rows: DataFrame, num_partitions: int) -> DataFrame:
-    """The rows behind a column MARKER, and for each partition a row that has only its number, there."""
+    """The rows with a column MARKER before them, and a marker row per partition, which has only its number, there."""
     markers = rows.sparkSession.range(0, num_partitions, 1, 1).select(
         F.col("id").cast("int").alias(MARKER),
         *(F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from pyspark.sql import SparkSession
 from pyspark.sql.dataframe import DataFrame
 from pyspark.sql.types import (
     ArrayType,
@@ -14,6 +15,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimeType,
     VariantType,
     YearMonthIntervalType,
 )
@@ -21,6 +23,7 @@ from pyspark.sql.types import (
 from hdfsstore.errors import UnsupportedQueryError
 
 SPARK_RELEASES = ("4.1", "4.2", "4.3")
+_TIME_CONF = "spark.sql.timeType.enabled"
 
 
 def check_input(df: Any) -> None:
@@ -50,7 +53,7 @@ def check_input(df: Any) -> None:
             "Read it with spark.readStream; for rows at rest df.groupBy(...).applyInPandas does it without state",
         )
     for field in df.schema:
-        if any(isinstance(part, YearMonthIntervalType) for part in _parts(field.dataType)):
+        if holds_type(field.dataType, YearMonthIntervalType):
             refuse(
                 f"the column {field.name!r} has intervals of years and months, which Arrow for Python cannot read",
                 "Leave the column out, or cast it: cast(... as int) gives months for an interval month",
@@ -103,6 +106,28 @@ def refuse_trigger(name: str) -> NoReturn:
         f"trigger({name}=...) has no batches, in which stateful functions run",
         "Use trigger(processingTime=...), trigger(availableNow=True) or none at all",
     )
+
+
+def check_time_type(spark: SparkSession, *schemas: StructType) -> None:
+    """Refuses columns of type TIME if the session does not enable it. Spark, too, checks this when a query starts.
+
+    Raises:
+        UnsupportedQueryError: the message names the column.
+    """
+    if (spark.conf.get(_TIME_CONF) or "").lower() == "true":
+        return
+    for schema in schemas:
+        for field in schema:
+            if holds_type(field.dataType, TimeType):
+                refuse(
+                    f"the column {field.name!r} is of type {field.dataType.simpleString()}, and {_TIME_CONF} is false",
+                    f"Set {_TIME_CONF} to true, or declare string",
+                )
+
+
+def holds_type(data_type: DataType, kind: type[DataType]) -> bool:
+    """Whether a type is of that kind, or has one of that kind in it."""
+    return any(isinstance(part, kind) for part in _parts(data_type))
 
 
 def _parts(data_type: DataType) -> Iterator[DataType]:
