@@ -1,4 +1,4 @@
-"""Stateful functions in Python on Spark's streaming queries, with their state in this package's store.
+"""Runs stateful functions in Python on Spark's streaming queries, and keeps their state in this package's store.
 
 from hdfsstore.spark import groupBy
 
@@ -21,14 +21,15 @@ def groupBy(df: DataFrame, *cols: str | int | Column | list[str | int | Column])
     """Groups a stream by key for a stateful function, as df.groupBy(*cols) does for Spark's own.
 
     Args:
-        df: of a classic session on Spark 4.1 to 4.3.
-        cols: names of columns, their ordinals from 1 on, Columns and expressions, or one list of such; none: all rows
-            are of one key, in one partition. Floats are normalised as Spark groups them: -0.0 is 0.0, and there is one
-            NaN.
+        df: a stream of a classic session on Spark 4.1 to 4.3.
+        cols: names of columns, ordinals (the first column is 1), Columns and expressions, or one list of them. Without
+            any, all rows have one key, in one partition. Floats are normalized as in Spark's grouping: -0.0 is 0.0,
+            and all NaNs are equal.
 
     Raises:
-        UnsupportedQueryError: df is not a stream, or of a Spark that this does not run on.
-        TypeError: df is no DataFrame, or a key no column.
+        UnsupportedQueryError: df is not a stream, or belongs to a Spark that hdfsstore does not support.
+        TypeError: df is not a DataFrame, or a key is not a column.
+        IndexError: no column has that ordinal.
     """
     check_input(df)
     flat = tuple(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else cols

@@ -1,7 +1,7 @@
-"""The unique ids of a version's partitions, as they travel to the tasks: 16 bytes each.
+"""Packs the unique ids of a version's partitions for the tasks: 16 bytes each.
 
-Each task of a batch has those of all partitions. As texts they take 39 bytes each when they are pickled, and what
-takes more than a mebibyte PySpark makes a broadcast variable of, for each batch, whose file it never deletes.
+Each task of a batch gets the ids of all partitions. As text an id takes 39 bytes when it is pickled. If a pickled
+function takes more than a mebibyte, PySpark makes it a broadcast variable for each batch, and never deletes its file.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _NONE = bytes(_SIZE)
 
 
 class BaseIds:
-    """Ids by partition; None for a version without.
+    """Unique ids by partition. None: the version has no id.
 
     Args:
-        ids: UUIDs as uuid.uuid4() gives them take 16 bytes each; any other id makes all of them travel as they are.
+        ids: a UUID as uuid.uuid4() makes it takes 16 bytes. If one id is not such a UUID, none of them is packed.
     """
 
     def __init__(self, ids: Sequence[str | None]) -> None:
@@ -31,7 +31,7 @@ class BaseIds:
 
 
 def _packed(unique_id: str | None) -> bytes | None:
-    """None where the id is no UUID in lower case with its four hyphens."""
+    """None if the id is not a UUID in lower case with four hyphens."""
     if unique_id is None:
         return _NONE
     try:

@@ -1,4 +1,4 @@
-"""What a batch did to the state, in Spark's names: summed from the reports of its tasks, logged, and kept for a while.
+"""Sums the metrics of a batch from the reports of its tasks, under Spark's names; logs them and keeps the last ones.
 
 report of a task (a store's metrics and more)      stateOperators[0] of a progress
 numTotalStateRows                                   numRowsTotal
@@ -34,15 +34,15 @@ _SPARK_NAMES = {
     "memoryUsedBytes": "memoryUsedBytes",
     "numRowsDroppedByWatermark": "numRowsDroppedByWatermark",
 }
-# One for each partition: Spark shows those that lag behind most (numStateStoreInstanceMetricsToReport).
+# One per partition. Spark shows those that lag behind most (numStateStoreInstanceMetricsToReport).
 _LAST_SNAPSHOT = "SnapshotLastUploaded."
 _LAST_SNAPSHOTS_SHOWN = 5
-# What a provider says of now, and not since it was opened.
+# Metrics that have a current value. The others count since the provider was opened.
 _GAUGES = ("memoryUsedBytes", _LAST_SNAPSHOT)
 
 
 def since(before: Metrics, after: Metrics) -> dict[str, int | float]:
-    """A provider's metrics of one task: its counters run from when it was opened."""
+    """The metrics of one task: by how much the provider's counters grew, and its gauges."""
     return {name: value if name.startswith(_GAUGES) else value - before.get(name, 0) for name, value in after.items()}
 
 
@@ -50,7 +50,7 @@ def state_operator(name: str, reports: Collection[Metrics]) -> Progress:
     """An element of stateOperators in Spark's progress.
 
     Args:
-        name: of the operator: the method that made the stream.
+        name: the operator's name, which is the name of the method that created the stream.
         reports: the metrics of each partition's task.
     """
     sums: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def state_operator(name: str, reports: Collection[Metrics]) -> Progress:
             if metric.startswith(_LAST_SNAPSHOT):
                 snapshots[metric] = value
             else:
-                sums[metric] += value  # type: ignore[assignment]  # floats add up as well
+                sums[metric] += value  # type: ignore[assignment]  # floats can be added too
     lagging = sorted(snapshots, key=lambda metric: (snapshots[metric], metric))[:_LAST_SNAPSHOTS_SHOWN]
     custom = {metric: round(value) for metric, value in sums.items() if metric not in _SPARK_NAMES}
     custom |= {metric: round(snapshots[metric]) for metric in lagging}
@@ -74,12 +74,12 @@ def state_operator(name: str, reports: Collection[Metrics]) -> Progress:
 
 
 class ProgressLog:
-    """The last batches of a query, as Spark's recentProgress has them. Threads share it.
+    """The last batches of a query, as in Spark's recentProgress. It is safe to share between threads.
 
     Args:
-        operator_name: the method that made the stream, such as applyInPandasWithState.
-        limit: how many batches it goes back.
-        query: how log lines call the query.
+        operator_name: name of the method that created the stream, such as applyInPandasWithState.
+        limit: the number of batches that it keeps.
+        query: the name of the query in log lines.
     """
 
     def __init__(self, operator_name: str, limit: int, query: str) -> None:
@@ -90,16 +90,16 @@ class ProgressLog:
 
     @property
     def recent(self) -> list[Progress]:
-        """Newest last."""
+        """The batches that are kept, newest last."""
         with self._lock:
             return list(self._recent)
 
     def batch_done(self, batch: BatchSpec, reports: Collection[Report], driver_ms: Mapping[str, float]) -> None:
-        """Keeps a batch, and writes a line about it to the log `hdfsstore.spark`.
+        """Keeps the progress of a batch, and logs a line about it to `hdfsstore.spark`.
 
         Args:
-            reports: the one that was chosen for each partition.
-            driver_ms: what the driver did, one after the other, and how long it took.
+            reports: the chosen report of each partition.
+            driver_ms: milliseconds of each step on the driver, in order.
         """
         operator = state_operator(self._operator_name, [report.metrics for report in reports])
         durations = {name: round(value) for name, value in driver_ms.items()}
@@ -129,12 +129,12 @@ class ProgressLog:
 
 
 def _task_times(operator: Progress) -> dict[str, int]:
-    """The times of the tasks, added up: they ran beside each other."""
+    """The sums of the tasks' times. Tasks run in parallel, so a sum may exceed the batch's duration."""
     times = {"commitTimeMs": operator["commitTimeMs"], **operator["customMetrics"]}
     return {f"tasks' {name}": value for name, value in times.items() if name.endswith("Ms") and value}
 
 
 def _iso(ms: int) -> str:
-    """As Spark's progress has times: 2026-11-21T16:31:00.123Z."""
+    """The time in the format of Spark's progress: 2026-11-21T16:31:00.123Z."""
     moment = datetime.fromtimestamp(ms / 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""Keys, values and errors of the user's in messages: cut short, and left out where hdfsstore.redactErrors says so."""
+"""Shortens the user's keys, values and errors in messages, or leaves them out if hdfsstore.redactErrors is set."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _ERROR_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How messages show what is the user's.
+    """Formats the user's data for messages.
 
     Args:
-        redacted: whether keys, values and what errors say, which may be a value, are left out.
+        redacted: whether to leave out keys, values and the texts of errors, which may contain values.
     """
 
     redacted: bool = False
 
     def value(self, value: Any) -> str:
-        """What repr() gives of a value, but some hundred characters at most, however large or deep it is."""
+        """The repr() of a value, cut to a few hundred characters. Its cost does not depend on the value's size."""
         return LEFT_OUT if self.redacted else _cut(_repr(value), _VALUE_CHARS)
 
     def key(self, keys: pa.StructArray) -> str:
-        """The first of some keys."""
+        """The first of some keys, by field names."""
         if self.redacted:
             return LEFT_OUT
         values = zip((field.name for field in keys.type), keys.flatten(), strict=True)
@@ -41,16 +41,16 @@ class Shown:
         return f"({_cut(text, _ERROR_CHARS)})"
 
     def error(self, error: BaseException) -> str:
-        """What an error is and says."""
+        """The type of an error, and its text."""
         return f"{type(error).__qualname__}{self.because(error)}"
 
     def because(self, error: BaseException) -> str:
-        """What an error says, to be put behind a message."""
+        """The text of an error after a colon, to append to a message."""
         said = "" if self.redacted else _said(error)
         return f": {said}" if said else ""
 
     def trace(self, error: BaseException, trace: TracebackType | None) -> str:
-        """The traceback of an error, and before it those of the errors that led to it."""
+        """The traceback of an error, after those of the errors that led to it."""
         parts = []
         seen = set()
         last: BaseException | None = error
@@ -63,21 +63,21 @@ class Shown:
         return "\nThe error above led to this one:\n\n".join(reversed(parts))
 
 
-def is_own(error: BaseException) -> bool:
-    """Whether this package has raised it, and not a function of the user's."""
+def is_raised_here(error: BaseException) -> bool:
+    """Whether this package has raised the error, and not a function of the user."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and is_own_call(trace)
+    return trace is not None and is_call_here(trace)
 
 
-def is_own_call(trace: TracebackType) -> bool:
-    """Whether a call in a traceback is one of this package's functions."""
+def is_call_here(trace: TracebackType) -> bool:
+    """Whether a call in a traceback is a function of this package."""
     return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("hdfsstore.")
 
 
 class _Short(reprlib.Repr):
-    """repr() of the beginning of a value."""
+    """The repr() of the beginning of a value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _Short(reprlib.Repr):
         self.maxstring = self.maxlong = self.maxother = 100
 
     def repr1(self, x: Any, level: int) -> str:
-        # Subclasses too, which reprlib, going by the names of classes, would give to repr() as a whole.
+        # For subclasses too. reprlib goes by the names of classes, and would call repr() on the whole value.
         match x:
             case str():
                 return self.repr_str(x, level)
@@ -104,14 +104,14 @@ class _Short(reprlib.Repr):
         return self._repr_fields(x, level) if _has_repr_of_fields(x) else super().repr1(x, level)
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        """In the order of the dict, all of which reprlib would sort."""
+        """Keeps the order of the dict, because reprlib would sort all of it."""
         if not x or level <= 0:
             return "{...}" if x else "{}"
         some = [f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}" for k, v in islice(x.items(), self.maxdict)]
         return f"{{{', '.join(some)}{', ...' * (len(x) > self.maxdict)}}}"
 
     def _repr_any_set(self, x: Set[Any], level: int) -> str:
-        """Of some values, as the set gives them; reprlib would sort all."""
+        """Shows some values in the set's order, because reprlib would sort all of them."""
         name = type(x).__name__
         if not x or level <= 0:
             return f"{name}({'{...}' * bool(x)})"
@@ -132,7 +132,7 @@ _short = _Short()
 
 
 def _has_repr_of_fields(value: Any) -> bool:
-    """Whether it is of a dataclass that has no __repr__ of its own; told as pprint does."""
+    """Whether its class is a dataclass with the generated __repr__. pprint tells this in the same way."""
     made = getattr(type(value).__repr__, "__wrapped__", None)
     return dataclasses.is_dataclass(value) and "__create_fn__" in getattr(made, "__qualname__", "")
 
@@ -140,32 +140,32 @@ def _has_repr_of_fields(value: Any) -> bool:
 def _repr(value: Any) -> str:
     try:
         return _short.repr(value)
-    except BaseException:  # noqa: BLE001 - what the user's own __repr__ raises
+    except BaseException:  # noqa: BLE001 - the user's __repr__ may raise anything
         return f"<{type(value).__qualname__}>"
 
 
 def _of_arrow(value: pa.Scalar[Any]) -> str:
     try:
         return _repr(value.as_py())
-    except Exception:  # noqa: BLE001 - of times out of the years 1 to 9999, and strings that are not UTF-8
+    except Exception:  # noqa: BLE001 - times outside the years 1 to 9999, strings that are not UTF-8
         return _as_string(value)
 
 
 def _as_string(value: pa.Scalar[Any]) -> str:
     try:
         return str(value.cast(pa.string()).as_py())
-    except Exception:  # noqa: BLE001 - of structs and lists, and again of such strings
+    except Exception:  # noqa: BLE001 - structs and lists have no cast; such strings again
         return f"<{value.type}>"
 
 
 def _said(error: BaseException) -> str:
     try:
         return _cut(str(error), _ERROR_CHARS)
-    except BaseException:  # noqa: BLE001 - what the user's own __str__ raises
+    except BaseException:  # noqa: BLE001 - the user's __str__ may raise anything
         return ""
 
 
 def _cut(text: str, most: int) -> str:
-    # PySpark sends it as UTF-8, which surrogates have no place in.
+    # PySpark sends the text as UTF-8, which cannot encode surrogates.
     text = text[: most + 1].encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}..."

@@ -1,4 +1,4 @@
-"""What travels between the driver and the tasks of a query."""
+"""Defines what travels between driver and tasks: specs of queries and batches, and reports of commits."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ NO_TIMEOUT: TimeoutConf = "NoTimeout"
 PROCESSING_TIME_TIMEOUT: TimeoutConf = "ProcessingTimeTimeout"
 EVENT_TIME_TIMEOUT: TimeoutConf = "EventTimeTimeout"
 
-# What stands in timeoutTimestamp of a key without a timeout (GroupStateImpl.NO_TIMESTAMP).
+# The timeoutTimestamp of a key without a timeout (GroupStateImpl.NO_TIMESTAMP).
 NO_TIMESTAMP = -1
-# What stands for the watermark of rows without an event-time column (GroupStateImpl).
+# The watermark of rows without an event-time column (GroupStateImpl).
 NO_WATERMARK = -1
 # The names of the value row's fields, in state format version 2 (FlatMapGroupsWithStateExecHelper.scala).
 GROUP_STATE = "groupState"
 TIMEOUT_TIMESTAMP = "timeoutTimestamp"
-# Where timeoutTimestamp, the second field, lies in a value row: after the null bits and the slot of the first field.
+# Byte offset of timeoutTimestamp, the second field, in a value row: after the null bits and the first field's slot.
 TIMEOUT_OFFSET = 16
 
 OPERATOR_ID = 0
 
 
 def value_schema(state: t.StructType, timeout_conf: TimeoutConf) -> t.StructType:
-    """The schema of value rows for the user's state columns: Spark's, of state format version 2."""
+    """The schema of value rows for the user's state columns, as in Spark's state format version 2."""
     fields = [t.StructField(GROUP_STATE, state)]
     if timeout_conf != NO_TIMEOUT:
         fields.append(t.StructField(TIMEOUT_TIMESTAMP, t.LongType(), nullable=False))
@@ -38,11 +38,11 @@ def value_schema(state: t.StructType, timeout_conf: TimeoutConf) -> t.StructType
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The event-time column by which rows are late.
+    """The event-time column that decides which rows are late.
 
     Attributes:
         column: its position among the data and key columns.
-        is_window: whether it is a window, whose end counts.
+        is_window: whether it is a window. Then the window's end decides.
     """
 
     column: int
@@ -51,13 +51,13 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns that a task gets are; a marker column may precede them.
+    """The columns that a task gets. A marker column may precede them.
 
     Attributes:
-        data_names: of the first columns: the user's, in their order.
-        key_names: of the key's columns.
-        key_positions: where those are: a data column, or one behind the data columns.
-        event_time: None where rows are never late.
+        data_names: the user's names of the data columns, which come first.
+        key_names: the user's names of the key columns.
+        key_positions: positions of the key columns. They are data columns, or follow the data columns.
+        event_time: None if rows are never late.
     """
 
     data_names: tuple[str, ...]
@@ -68,20 +68,20 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """What stays the same for all batches of one run of a query.
+    """What all batches of one run of a query have in common.
 
     Attributes:
-        run_id: of this run; reports of other runs are stale.
+        run_id: id of this run. Reports of other runs are stale.
         state_root: `<checkpointLocation>/hdfsstore/state`.
-        num_partitions: of the state.
-        columns: that tasks get.
-        key_schema: of the key rows.
+        num_partitions: number of partitions of the state.
+        columns: the columns that tasks get.
+        key_schema: schema of the key rows.
         state_schema: the user's state columns.
-        timeout_conf: PySpark's.
-        store_conf: how the stores work.
-        max_bytes_per_call: of the rows, in Arrow, that are held at a time.
-        shown: how messages show keys and values.
-        application_id: Spark's, by which local images are kept where store_conf has no local_dir.
+        timeout_conf: as PySpark has it.
+        store_conf: settings of the stores.
+        max_bytes_per_call: most Arrow bytes of rows in one call of an engine, unless one key has more.
+        shown: formats keys and values for messages.
+        application_id: Spark's. It names the folder of local images if store_conf has no local_dir.
     """
 
     run_id: str
@@ -103,16 +103,16 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchSpec:
-    """What the driver says of one batch.
+    """What the driver tells the tasks about one batch. Times are milliseconds since 1970.
 
     Attributes:
-        batch_id: its number, and the version of the state that it starts from.
+        batch_id: Spark's number of the batch, which is also the version of the state that it starts from.
         base_ids: the unique id of that version, by partition; None in format version 1 and in version 0.
-        watermark_ms: the batch's own, milliseconds since 1970; -1 where no column has a watermark.
-        processing_time_ms: the batch's own, milliseconds since 1970.
-        late_watermark_ms: rows up to it are late: the watermark of the batch before.
-        is_sorted: whether a partition's rows come sorted by key, the marker first.
-        has_markers: whether each partition has a marker row; otherwise those without rows are not run.
+        watermark_ms: the batch's own watermark; -1 if no column has a watermark.
+        processing_time_ms: the batch's own time.
+        late_watermark_ms: the watermark that decides which rows are late. Rows up to it are.
+        is_sorted: whether a partition's rows are sorted by key, with the marker first.
+        has_markers: whether each partition has a marker row. Otherwise partitions without rows do not run.
     """
 
     batch_id: int
@@ -124,19 +124,19 @@ class BatchSpec:
     has_markers: bool
 
     def expiry_ms(self, timeout_conf: TimeoutConf) -> int:
-        """A key is due once its timeout is before this: the batch's watermark or time."""
+        """The batch's watermark or time. A key whose timeout is before it has expired."""
         return self.watermark_ms if timeout_conf == EVENT_TIME_TIMEOUT else self.processing_time_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task says of its commit.
+    """A task's report of its commit.
 
     Attributes:
-        base_id, new_id: the unique ids of the version that it started from and of the one that it wrote.
-        next_timeout_ms: no key times out before it; None where none will.
-        row_bytes: what a row of the input or output took in Arrow: the largest average of a batch.
-        metrics: by name; times in milliseconds.
+        base_id, new_id: unique ids of the version that the task started from, and of the one that it wrote.
+        next_timeout_ms: no key expires before it; None: no key has a timeout.
+        row_bytes: Arrow bytes of a row of the input or output: the largest average of a record batch.
+        metrics: values by name. Times are in milliseconds.
     """
 
     run_id: str

@@ -205,7 +205,7 @@ def test_a_timeout_that_the_run_before_set_in_its_last_batch_fires(source: Input
     assert query.isActive
 
 
-def test_the_state_that_sparks_run_left_in_its_last_batch_is_taken_over(source: Input, tmp_path: Path) -> None:
+def test_the_state_that_sparks_run_left_in_its_last_batch_is_migrated(source: Input, tmp_path: Path) -> None:
     def total(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         n = sum(map(len, frames)) + (state.get[0] if state.exists else 0)
         state.update((n,))

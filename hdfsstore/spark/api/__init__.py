@@ -1,1 +1,1 @@
-"""What users call: grouped streams, stateful functions, and the writer that starts a query."""
+"""Offers what users call: grouped streams, stateful functions, and the writer that starts a query."""

@@ -1,4 +1,4 @@
-"""The schemas that the user declares: of the output and of the state."""
+"""Parses and checks the schemas that the user declares for the output and the state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def output_type(given: StructType | str) -> StructType:
     """The outputStructType that the user gave.
 
     Raises:
-        TypeError: it is none.
-        UnsupportedQueryError: Spark's Python functions cannot give a column's type.
+        TypeError: it is not a struct.
+        UnsupportedQueryError: functions in Python cannot return a column's type to Spark.
     """
     declared = struct_type(given, "outputStructType")
     for field in declared:
@@ -31,10 +31,13 @@ def output_type(given: StructType | str) -> StructType:
 
 
 def struct_type(given: StructType | str, name: str) -> StructType:
-    """A schema that the user gave, as a struct or a DDL string.
+    """A schema that the user gave as a struct or a DDL string.
+
+    Args:
+        name: of the parameter, for the error.
 
     Raises:
-        TypeError: it is neither; it is called `name`.
+        TypeError: it is neither.
     """
     if isinstance(given, str):
         parsed: DataType = DataType.fromDDL(given)
@@ -46,10 +49,10 @@ def struct_type(given: StructType | str, name: str) -> StructType:
 
 
 def state_type(given: StructType | str) -> StructType:
-    """The stateStructType of states that are Python's values.
+    """The stateStructType of a state whose columns are values of Python.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a struct.
         UnsupportedQueryError: Python has no values of a column's type.
     """
     declared = struct_type(given, "stateStructType")

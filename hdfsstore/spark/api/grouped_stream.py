@@ -1,4 +1,4 @@
-"""A grouped stream and its stateful functions, as PySpark's GroupedData has them."""
+"""Offers stateful functions on a grouped stream, with the names of PySpark's GroupedData."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
 if TYPE_CHECKING:
     import pandas as pd
 
-# Spark marks the columns of withWatermark, and windows of them, with it.
+# Spark marks event-time columns and their windows with this key (EventTimeWatermark.delayKey).
 _WATERMARK_KEY = "spark.watermarkDelayMs"
 
 
 class StatefulGroups:
-    """A stream grouped by key: hdfsstore.spark.groupBy makes it."""
+    """A stream grouped by key. hdfsstore.spark.groupBy creates it."""
 
     def __init__(self, df: DataFrame, keys: Keys) -> None:
         self._df = df
@@ -52,13 +52,14 @@ class StatefulGroups:
         outputMode: str,
         timeoutConf: str,
     ) -> StatefulStream:
-        """Calls func(rows: pyarrow.Table, state: ArrowState) -> pyarrow.Table once a partition and batch.
+        """Calls func(rows: pyarrow.Table, state: ArrowState) -> pyarrow.Table once per partition and batch.
 
         Args:
-            func: `rows` has the data columns, and key columns that are expressions or floats under their names; all
-                rows of a key are in one call. A partition of more than hdfsstore.maxBytesPerCall bytes comes in several
-                calls, sorted by key; keys whose timeout is over come in another call, with no rows. A partition without
-                either is not called for. What func returns has outputStructType's columns, by name; None is no row.
+            func: `rows` has the data columns. It also has the key columns that are expressions or floats, by their
+                names. All rows of a key are in one call. A partition of more than hdfsstore.maxBytesPerCall bytes takes
+                several calls, sorted by key. Keys whose timeout has expired take another call, with no rows. Without
+                rows and expired keys there is no call. The table that func returns has outputStructType's columns, by
+                name. None means no rows.
             outputStructType, stateStructType: schemas of the output and the state, or DDL strings.
             outputMode: "append" or "update", as the query's.
             timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
@@ -79,17 +80,17 @@ class StatefulGroups:
         outputMode: str,
         timeoutConf: str,
     ) -> StatefulStream:
-        """Calls func(key, frames, state) once a key: PySpark's method, for the same functions.
+        """Calls func(key, frames, state) once per key. It takes the same functions as PySpark's method.
 
         Args:
             func: `key` is a tuple; `frames` iterates over pandas.DataFrames of at most
-                spark.sql.execution.arrow.maxRecordsPerBatch rows each; `state` is a GroupState. It gives an iterable of
-                frames with outputStructType's columns.
+                spark.sql.execution.arrow.maxRecordsPerBatch rows each; `state` is a GroupState. It returns an iterable
+                of frames with outputStructType's columns.
             outputStructType, stateStructType: schemas of the output and the state, or DDL strings.
             outputMode: "append" or "update", as the query's.
             timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
         """
-        # Only here: other methods work without pandas.
+        # Imported here, because the other methods work without pandas.
         from hdfsstore.spark.convert.pandas_types import PandasConf
         from hdfsstore.spark.worker.pandas_engine import PandasEngine
 
@@ -110,14 +111,14 @@ class StatefulGroups:
         outputMode: str = "update",
         timeoutConf: str = NO_TIMEOUT,
     ) -> StatefulStream:
-        """Calls func(key, rows, state) once a key, in plain Python.
+        """Calls func(key, rows, state) once per key, with plain values of Python.
 
         Args:
-            func: `key` is a tuple; `rows` iterates over the key's Rows; `state` is a GroupState. It gives an iterable
+            func: `key` is a tuple; `rows` iterates over the key's Rows; `state` is a GroupState. It returns an iterable
                 of Rows, tuples or dicts with outputStructType's columns, or None.
             outputStructType: the schema of the output, or a DDL string.
-            stateStructType: that of the state, a tuple of its columns. None: the state is one value of Python that
-                msgpack knows, such as a number, a list or a dict.
+            stateStructType: the schema of the state, which is then a tuple of these columns. None: the state is one
+                value that msgpack can encode, such as a number, a list or a dict.
             outputMode: "append" or "update", as the query's.
             timeoutConf: "NoTimeout", "ProcessingTimeTimeout" or "EventTimeTimeout".
         """
@@ -164,7 +165,7 @@ class StatefulGroups:
         return StatefulStream(description)
 
     def _event_time(self, watermarked: list[int]) -> EventTime:
-        """The column by which rows are late: a key's, else the only one of the data."""
+        """The event-time column that decides which rows are late: one of the key, else the only one of the data."""
         of_keys = [position for position in self._keys.positions if position in watermarked]
         found = of_keys or watermarked
         if not found:
@@ -175,16 +176,16 @@ class StatefulGroups:
             fields = self._keys.rows.schema
             raise ValueError(
                 f"there are several event-time columns: {', '.join(fields[position].name for position in found)}. Keep "
-                "one of them, or group by one"
+                "only one, or group by one"
             )
         return EventTime(found[0], isinstance(self._keys.rows.schema[found[0]].dataType, StructType))
 
 
 def _nullable(output: StructType) -> StructType:
-    """As Spark has it: where NOT NULL is declared, None is passed on, and the output's schema says so."""
+    """The schema with all columns nullable. As in Spark, a function may return None for a column that is NOT NULL."""
     return output.toNullable()
 
 
 def spark_schema(schema: StructType) -> t.StructType:
-    """PySpark's struct as ours."""
+    """Converts PySpark's struct to this package's."""
     return cast("t.StructType", t.parse_type(schema.json()))

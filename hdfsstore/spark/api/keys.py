@@ -1,4 +1,4 @@
-"""Key columns: which of the data's columns they are, and their floats as Spark's grouping has them."""
+"""Finds the key columns among the data's columns, and normalizes their floats as Spark's grouping does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hdfsstore.spark.driver.unsupported import check_key
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The rows of a query, with its key columns.
+    """The rows of a query with their key columns.
 
     Attributes:
-        rows: all data columns in their order, then the key columns that are not simply one of those.
-        names: of the key columns, the user's.
-        positions: of them among the rows' columns.
+        rows: all data columns in their order, then the key columns that are not data columns.
+        names: the user's names of the key columns.
+        positions: the positions of the key columns in `rows`.
     """
 
     rows: DataFrame
@@ -39,12 +39,12 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
     """Adds the key columns to the data.
 
     Args:
-        cols: names, ordinals from 1 on, and expressions.
+        cols: names, ordinals (the first column is 1), and expressions.
 
     Raises:
-        TypeError: something else is among them.
-        IndexError: there is no column of that ordinal.
-        UnsupportedQueryError: a key is of a type that has no order or no hash in Spark.
+        TypeError: a key is something else.
+        IndexError: no column has that ordinal.
+        UnsupportedQueryError: Spark cannot sort or hash a key's type.
     """
     names: list[str] = []
     positions: list[int] = []
@@ -71,7 +71,7 @@ def key_columns(df: DataFrame, cols: tuple[str | int | Column, ...]) -> Keys:
 
 
 def _plain_name(col: str | Column) -> str | None:
-    """The name of the column that a key simply is; None: it may be a struct's field, or something else."""
+    """The name of the data column that a key names; None if the key may be a struct's field or an expression."""
     text = col if isinstance(col, str) else str(col).removeprefix("Column<'").removesuffix("'>")
     quoted = text.startswith("`") and text.endswith("`")
     return text[1:-1] if quoted else None if "." in text else text
@@ -86,7 +86,7 @@ def _has_floats(data_type: DataType) -> bool:
 
 
 def _normalized(column: Column, data_type: DataType) -> Column:
-    """The column with 0.0 for -0.0 and one NaN, at any depth, as Spark's NormalizeFloatingNumbers makes it."""
+    """Replaces -0.0 by 0.0 and every NaN by the same NaN, at any depth, as Spark's NormalizeFloatingNumbers does."""
     if not _has_floats(data_type):
         return column
     if isinstance(data_type, StructType):

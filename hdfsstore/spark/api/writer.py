@@ -1,4 +1,4 @@
-"""writeStream of a stateful stream: PySpark's DataStreamWriter as far as stateful functions go."""
+"""Offers the methods of PySpark's DataStreamWriter for the output of a stateful function."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hdfsstore.spark.sinks.table import TableSink
 log = logging.getLogger("hdfsstore.spark")
 
 _ASYNC = "asyncprogresstrackingenabled"
-# Options that are not the sink's, in lower case.
+# Options of the query, in lower case; the others are the sink's.
 _OF_QUERY = ("checkpointlocation", "queryname")
 
 
 class StatefulStreamWriter:
-    """Starts a query. Methods, arguments and errors are those of PySpark's DataStreamWriter; what that has and this has
-    not (partitionBy, clusterBy, foreach) does not go with stateful functions here.
+    """Starts a query. Methods, arguments and errors are those of PySpark's DataStreamWriter. Stateful functions do not
+    support its methods partitionBy, clusterBy and foreach.
 
     Args:
         description: the stream that is written.
@@ -38,7 +38,7 @@ class StatefulStreamWriter:
     def __init__(self, description: QueryDescription) -> None:
         self._description = description
         self._spark = description.rows.sparkSession
-        self._checked = description.rows.writeStream  # takes each setting first, and refuses it as PySpark does
+        self._checked = description.rows.writeStream  # PySpark checks each setting first, with its own errors
         self._trigger: dict[str, Any] = {}
         self._options: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -47,24 +47,24 @@ class StatefulStreamWriter:
         self._function: Sink | None = None
 
     def outputMode(self, outputMode: str) -> StatefulStreamWriter:
-        """'append' or 'update': that of the function, which holds where this is not called."""
+        """'append' or 'update', the same as the function's. Without a call the function's mode holds."""
         check_output_mode(outputMode)
         if outputMode.lower() != self._description.output_mode:
             raise ValueError(
-                f"outputMode({outputMode!r}) is not that of the function, which is {self._description.output_mode!r}: "
-                f"give {self._description.method} and outputMode the same"
+                f"outputMode({outputMode!r}) is not that of the function, {self._description.output_mode!r}: "
+                f"give {self._description.method} and outputMode the same mode"
             )
         return self
 
     def format(self, source: str) -> StatefulStreamWriter:
-        """'noop', 'console' or 'parquet'; else use foreachBatch."""
+        """'noop', 'console' or 'parquet'. For other formats use foreachBatch."""
         if not isinstance(source, str):
             raise TypeError(f"format takes a name, not {type(source).__name__}")
         self._source, self._function = source, None
         return self
 
     def option(self, key: str, value: bool | float | str | None) -> StatefulStreamWriter:
-        """`checkpointLocation`, `hdfsstore.*` (docs/stateful.md), or one of the sink's. None changes nothing."""
+        """`checkpointLocation`, `hdfsstore.*` (docs/stateful.md), or an option of the sink. None changes nothing."""
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             self._options[key.lower()] = text
@@ -72,13 +72,13 @@ class StatefulStreamWriter:
         return self
 
     def options(self, **options: bool | float | str | None) -> StatefulStreamWriter:
-        """Several at once; names with a dot: options(**{"hdfsstore.numPartitions": 8})."""
+        """Sets several options. For a name with a dot: options(**{"hdfsstore.numPartitions": 8})."""
         for key, value in options.items():
             self.option(key, value)
         return self
 
     def queryName(self, queryName: str) -> StatefulStreamWriter:
-        """A name that no other running query of the session has."""
+        """Names the query. No other running query of the session may have the name."""
         self._checked.queryName(queryName)
         self._query_name = queryName
         return self
@@ -92,7 +92,7 @@ class StatefulStreamWriter:
         availableNow: bool | None = None,
         realTime: str | None = None,
     ) -> StatefulStreamWriter:
-        """When batches run: processingTime, availableNow or once. Without a call: one after the other."""
+        """Says when batches run: processingTime, availableNow or once. By default each batch follows the last one."""
         if continuous is not None:
             refuse_trigger("continuous")
         if realTime is not None:
@@ -104,7 +104,7 @@ class StatefulStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> StatefulStreamWriter:
-        """func(output, batch id) for each batch. It may be called again for a batch: docs/stateful-sinks.md."""
+        """Calls func(output, batch id) for each batch, and may repeat the call for a batch (docs/stateful-sinks.md)."""
         if not callable(func):
             raise TypeError(f"foreachBatch takes a function of a DataFrame and a batch id, not {type(func).__name__}")
         self._function, self._source = func, None
@@ -122,13 +122,13 @@ class StatefulStreamWriter:
         """Starts the query in the background.
 
         Args:
-            path: of a sink that writes files.
-            format, outputMode, queryName, options: as the methods.
+            path: where a sink that writes files writes them.
+            format, outputMode, queryName, options: as in the methods of these names.
 
         Raises:
-            UnsupportedQueryError: the query cannot run as it is.
-            ValueError: a setting makes no sense, or there is no checkpoint location.
-            StateStoreError: the checkpoint does not go with the query.
+            UnsupportedQueryError: hdfsstore cannot run the query as it is.
+            ValueError: a setting is invalid, or there is no checkpoint location.
+            StateStoreError: the checkpoint does not fit the query, or cannot be read or written.
         """
         self._set(format, outputMode, queryName, options)
         conf, checkpoint = self._conf(), self._checkpoint()
@@ -148,7 +148,7 @@ class StatefulStreamWriter:
         queryName: str | None = None,
         **options: bool | float | str | None,
     ) -> StatefulQuery:
-        """Starts a query that appends to a parquet table, which is made where it is not there; else as start."""
+        """Starts a query that appends to a parquet table. It creates a missing table. See start."""
         self._set(format, outputMode, queryName, options)
         conf, checkpoint = self._conf(), self._checkpoint()
         sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._description.output)
@@ -172,11 +172,11 @@ class StatefulStreamWriter:
             self.queryName(query_name)
 
     def _conf(self) -> QueryConf:
-        """The settings, where the query can run at all."""
+        """The query's settings, once they are checked together with its plan."""
         if self._options.get(_ASYNC) == "true":
             raise UnsupportedQueryError(
                 f"the option {self._names[_ASYNC]} lets batches run before Spark has logged them",
-                remedy="Leave it out: the state of a batch is found by Spark's log",
+                remedy="Leave it out: hdfsstore finds the state of a batch by Spark's log",
             )
         conf = QueryConf.from_spark(
             self._spark.conf.getAll, {self._names[key]: value for key, value in self._options.items()}
@@ -197,7 +197,7 @@ class StatefulStreamWriter:
         return conf
 
     def _sink_options(self) -> dict[str, str]:
-        """The options that are left, their names in lower case."""
+        """The options for the sink, by their names in lower case."""
         return {
             key: value
             for key, value in self._options.items()

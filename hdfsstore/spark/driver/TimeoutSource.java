@@ -36,10 +36,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A streaming source without rows: a new offset of it makes Spark run a batch when timeouts may be due.
+ * A streaming source without rows. Its new offset makes Spark run a batch when timeouts may have expired.
  *
- * timeout_source.py has it compiled in the driver's JVM by janino, which knows no type arguments and no lambdas. Executors never
- * see these classes. The offset counts the ticks.
+ * timeout_source.py compiles it in the driver's JVM by janino, which knows neither type arguments nor lambdas.
+ * Executors never load these classes. The offset counts the batches that the source has asked for.
  */
 public class TimeoutSource implements TableProvider {
   private static final String RUN = "run";
@@ -47,17 +47,17 @@ public class TimeoutSource implements TableProvider {
   private static final String NEXT_TIMEOUT_MS = "nextTimeoutMs";
   private static final String NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled";
 
-  /** The streams that run, by the name that timeout_source.py gave to the run of the query. */
+  /** The running streams, by the name that timeout_source.py gave to the run of the query. */
   private static final Map RUNNING = new ConcurrentHashMap();
 
   /**
-   * A streaming Dataset of that schema for one start of a query; nextTimeoutMs is that of its last batch. name is the
-   * source's, where sources have names, else null.
+   * A streaming Dataset of the schema `like` for one run of a query. nextTimeoutMs is that of its last batch. name is
+   * the source's name, or null if sources have no names.
    */
   public static Dataset open(
       SparkSession spark, String run, String timeout, long nextTimeoutMs, StructType like, String name)
       throws ReflectiveOperationException {
-    // A union goes by position: names, which may come twice, and metadata are those of the other side.
+    // A union matches columns by position, and takes names (which may occur twice) and metadata from the other side.
     StructType schema = new StructType();
     StructField[] fields = like.fields();
     for (int i = 0; i < fields.length; i++) {
@@ -80,7 +80,7 @@ public class TimeoutSource implements TableProvider {
     }
   }
 
-  /** See TimeoutSource.note in timeout_source.py. A run that has ended is left alone. */
+  /** See TimeoutSource.note in timeout_source.py. For a run that has ended it does nothing. */
   public static void note(String run, long batch, long watermarkMs, long nextTimeoutMs) {
     Stream stream = (Stream) RUNNING.get(run);
     if (stream != null) {
@@ -148,7 +148,7 @@ public class TimeoutSource implements TableProvider {
     }
   }
 
-  /** What is known of the last batch that ended. */
+  /** The last batch that ended. */
   private static class Batch {
     static final long UNKNOWN = Long.MIN_VALUE;
 
@@ -164,10 +164,10 @@ public class TimeoutSource implements TableProvider {
     }
   }
 
-  private static class Ticked extends Offset {
+  private static class TimeoutOffset extends Offset {
     final long count;
 
-    Ticked(long count) {
+    TimeoutOffset(long count) {
       this.count = count;
     }
 
@@ -178,14 +178,14 @@ public class TimeoutSource implements TableProvider {
 
   private static class Stream implements MicroBatchStream, SupportsTriggerAvailableNow {
     final String run;
-    volatile Batch last;  // null: not known, the checkpoint tells
+    volatile Batch last;  // null: not known, so it is read from the checkpoint
     private final boolean byEventTime;
     private final long firstTimeoutMs;
     private final boolean enabled;
     private final Path checkpoint;
     private final Configuration hadoop;
     private boolean availableNow = false;
-    private boolean hasTicked = false;
+    private boolean hasAsked = false;
 
     Stream(String run, String timeout, long firstTimeoutMs, Path checkpoint) {
       this.run = run;
@@ -201,17 +201,17 @@ public class TimeoutSource implements TableProvider {
       availableNow = true;
     }
 
-    /** A new offset if a batch is due; else null: any offset, even the first of all, would start one. */
+    /** A new offset if a batch must run; else null, because any offset, even the first one, would start a batch. */
     public Offset latestOffset(Offset start, ReadLimit limit) {
-      if (!enabled || !isDue()) {
+      if (!enabled || !mustRun()) {
         return null;
       }
       last = null;
-      hasTicked = true;
-      return new Ticked(((Ticked) start).count + 1);
+      hasAsked = true;
+      return new TimeoutOffset(((TimeoutOffset) start).count + 1);
     }
 
-    private boolean isDue() {
+    private boolean mustRun() {
       try {
         if (last == null) {
           last = lastInCheckpoint();
@@ -220,20 +220,20 @@ public class TimeoutSource implements TableProvider {
           return false;
         }
         if (!byEventTime) {
-          // One batch gives each key that was due when the run began; a run that waited for others might never end.
-          return !(availableNow && hasTicked) && last.nextTimeoutMs < System.currentTimeMillis();
+          // One batch handles each key that had expired when the run began. Waiting for others might never end.
+          return !(availableNow && hasAsked) && last.nextTimeoutMs < System.currentTimeMillis();
         }
         if (last.nextWatermarkMs == Batch.UNKNOWN) {
           last.nextWatermarkMs = number("commits", last.id, "nextBatchWatermarkMs");
         }
         return last.nextWatermarkMs > last.watermarkMs;
       } catch (IOException error) {
-        // Of this class Spark knows that its cause may be the query's stop.
+        // Spark knows that the query's stop may have caused an exception of this class.
         throw new UncheckedIOException("Cannot read the logs of the checkpoint " + checkpoint, error);
       }
     }
 
-    /** The batch committed last, by Spark's logs. */
+    /** The last committed batch in Spark's logs. */
     private Batch lastInCheckpoint() throws IOException {
       long id = -1;
       Path commits = new Path(checkpoint, "commits");
@@ -241,7 +241,7 @@ public class TimeoutSource implements TableProvider {
       try {
         files = checkpoint.getFileSystem(hadoop).listStatus(commits);
       } catch (FileNotFoundException error) {
-        // A store of objects has no empty folders.
+        // An object store has no empty folders.
       }
       for (int i = 0; i < files.length; i++) {
         String name = files[i].getPath().getName();
@@ -274,11 +274,11 @@ public class TimeoutSource implements TableProvider {
     }
 
     public Offset initialOffset() {
-      return new Ticked(0);
+      return new TimeoutOffset(0);
     }
 
     public Offset deserializeOffset(String json) {
-      return new Ticked(Long.parseLong(json));
+      return new TimeoutOffset(Long.parseLong(json));
     }
 
     public InputPartition[] planInputPartitions(Offset start, Offset end) {

@@ -1,1 +1,1 @@
-"""What runs on the driver: the settings of a query, and its batches one after another."""
+"""Runs on the driver: starts a query, and runs its batches one after another."""

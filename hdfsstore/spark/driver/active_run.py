@@ -1,4 +1,4 @@
-"""A run of a query that ends because it is stopped, by stop() or by the start of another run of the query."""
+"""Finds the run of a query that is active, and recognizes the errors of a batch whose run was stopped."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from hdfsstore.errors import UnsupportedQueryError
 from hdfsstore.fs import resolve
 
 _JOB_GROUP = "spark.jobGroup.id"
-# What the JVM throws in a thread that waits and is interrupted (StreamExecution.IO_EXCEPTION_NAMES).
+# Exceptions that the JVM throws in a waiting thread that is interrupted (StreamExecution.IO_EXCEPTION_NAMES).
 _INTERRUPTIONS = (
     "java.lang.InterruptedException",
     "java.io.InterruptedIOException",
     "java.nio.channels.ClosedByInterruptException",
 )
 
-# One for each checkpoint, however its path is spelt, for as long as starts hold it.
+# One lock per checkpoint, by its real path, for as long as a start holds it.
 _starts: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _starts_lock = threading.Lock()
 
 
 class BatchStoppedError(Exception):
-    """A batch was cut off, as Spark has cancelled its jobs: in words by which Spark knows that (StreamExecution.scala).
+    """Spark has cancelled the jobs of the batch. Spark recognizes a stop by the message (StreamExecution.scala).
 
     Args:
-        job_group: the batch's.
+        job_group: the job group of the batch.
     """
 
     def __init__(self, job_group: str) -> None:
@@ -44,7 +44,7 @@ class BatchStoppedError(Exception):
 
 @contextmanager
 def only_start(checkpoint: str) -> Iterator[None]:
-    """Keeps other starts of the query waiting: each has to find the run that the one before it has made.
+    """Makes other starts of the query wait: each of them must find the run that the start before it has made.
 
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
@@ -58,19 +58,19 @@ def only_start(checkpoint: str) -> Iterator[None]:
 
 
 def find_active_run(spark: SparkSession, checkpoint: str, query_name: str | None, *, stops: bool) -> Any:
-    """The run that the query has in this JVM, Spark's StreamingQuery; None where it has none.
+    """The query's active run in this JVM, as Spark's StreamingQuery; None if there is none.
 
-    It has to be stopped before what it leaves in the checkpoint is read. Spark does that too, when the new run starts:
-    too late for what a start reads.
+    A start must stop it before it reads the checkpoint. Spark stops it too, but only when the new run starts, which is
+    after the start has read the checkpoint.
 
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
-        query_name: of the run that starts.
+        query_name: the name of the run that starts.
         stops: whether a start may stop a run.
 
     Raises:
         IllegalArgumentException: another run has the name.
-        UnsupportedQueryError: there is a run, and it may not be stopped.
+        UnsupportedQueryError: there is a run, and a start may not stop it.
     """
     if query_name is not None and any(query.name == query_name for query in spark.streams.active):
         raise IllegalArgumentException(
@@ -96,10 +96,10 @@ def find_active_run(spark: SparkSession, checkpoint: str, query_name: str | None
 
 @contextmanager
 def stop_in_few_words(spark: SparkSession) -> Iterator[None]:
-    """Raises a BatchStoppedError for an error that comes of a stop.
+    """Turns an error that a stop has caused into a BatchStoppedError, whose text is short.
 
-    Spark looks for the reason in the text of the error, by a regular expression that overflows the JVM's stack where
-    the text is as long as that of a failed job (4.1 to 4.3): then the query ends as if its thread had died.
+    Spark searches the error's text by a regular expression. A text as long as that of a failed job overflows the JVM's
+    stack (4.1 to 4.3), and then the query ends as if its thread had died.
 
     Args:
         spark: the session of the batch.
@@ -114,7 +114,7 @@ def stop_in_few_words(spark: SparkSession) -> Iterator[None]:
 
 
 def _stopped_group(spark: SparkSession, text: str) -> str | None:
-    """The job group of this thread's batch, if the text is of the batch's stop. None where Spark is gone, too."""
+    """The job group of this thread's batch, if its stop caused the error with this text. None also if Spark is gone."""
     context = spark.sparkContext._jsc
     if context is None:
         return None
@@ -131,6 +131,6 @@ def _is_of_a_stop(text: str, job_group: str) -> bool:
 
 
 def _is_stopped(spark: SparkSession, run_id: str) -> bool:
-    """Whether stop() was called on a run, the thread of which is still busy."""
+    """Whether stop() was called on a run whose thread is still busy."""
     runs = spark._jsparkSession.sharedState().activeStreamingQueries().values()
     return any(run.runId().toString() == run_id and not run.isActive() for run in runs)

@@ -1,8 +1,8 @@
-"""Spares Spark the size of an Arrow batch after each row that it adds to one.
+"""Lifts a limit on Arrow batches, so that Spark need not compute the size of a batch after each row.
 
 The rows that go to a Python worker are written to batches of at most `maxRecordsPerBatch` rows and `maxBytesPerBatch`
-bytes. For the second limit Spark (4.3, BatchedPythonArrowInput) adds up the buffers of all columns with every row,
-which takes longer than writing the row, unless the limit is the largest there is.
+bytes. For the second limit Spark (4.3, BatchedPythonArrowInput) adds up the buffers of all columns after every row,
+unless the limit is the largest possible number. That takes longer than writing the row.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
-# What a batch may take by the rows seen so far, for the limit to be lifted: a sixteenth of Spark's own limit, as the
-# next rows may be wider.
+# The limit is lifted if batches of rows like those so far stay below this size. It is a sixteenth of Spark's own limit,
+# because the next rows may be wider.
 _SMALL_BATCH = 4 << 20
 
 
@@ -24,8 +24,8 @@ class ArrowLimit:
     """The limit of one run of a query.
 
     Args:
-        rows: the query's stream. Where Spark calls Python to make its rows nothing is known of what it sends there, and
-            the limit stays; so it does where the user has set it.
+        rows: the query's stream. The limit stays if Spark calls Python to make these rows, because the size of what it
+            sends there is not known. It also stays if the user has set it.
     """
 
     def __init__(self, rows: DataFrame) -> None:
@@ -36,11 +36,11 @@ class ArrowLimit:
 
     @contextmanager
     def lifted(self, spark: SparkSession, row_bytes: float | None) -> Iterator[None]:
-        """Lifts the limit within, where batches stay far below it: for whatever the session runs there.
+        """Lifts the limit within the context, if batches stay far below it. It applies to all that the session runs.
 
         Args:
-            spark: the session of the batch, which is the query's own.
-            row_bytes: what a row takes at most; None: that is not known.
+            spark: the session of the batch, which belongs to the query alone.
+            row_bytes: the most bytes that a row takes; None: not known.
         """
         if not self._may_lift or row_bytes is None or row_bytes * self._max_records > _SMALL_BATCH:
             yield

@@ -35,7 +35,7 @@ class BatchRecords:
         log: the driver's log in the checkpoint.
         reports: what the tasks have committed.
         progress: what the user sees of each batch.
-        timeout_source: is told the next timeout after each batch; None under NoTimeout.
+        timeout_source: gets the next timeout after each batch; None under NoTimeout.
     """
 
     log: DriverLog

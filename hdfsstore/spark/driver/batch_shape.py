@@ -1,13 +1,13 @@
-"""What is known of the batches before, by which the next one is planned. It stands in the driver's log with each batch:
+"""Predicts the next batch from the batches before it. The driver's log records their shapes with each batch:
 
     "batches":{"partitionBytes":[1048576,...],"partitionRows":250,"rowBytes":24.5}
 
-    partitionBytes   of each of the last ten batches with rows, newest last: what the largest partition took in Arrow
-    partitionRows    of the newest one: how many rows the smallest partition had
-    rowBytes         of the newest one: the most that a row took, on average of the rows beside it, in or out
+    partitionBytes   Arrow bytes of the largest partition, for each of the last ten batches with rows, newest last
+    partitionRows    rows of the smallest partition of the newest batch
+    rowBytes         the most bytes that a row of the newest batch took, in or out, as an average of rows beside it
 
-Where it says nothing, or nothing that makes sense, the batch is planned with care: it may be all that there is since
-long. What larger batches or wider rows than expected bring about is said in docs/stateful-protocol.md.
+If the log has no shapes, or invalid ones, the batch is planned for the worst case: it may hold all rows of a long time.
+docs/stateful-protocol.md says what happens if a batch is larger, or its rows are wider, than expected.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 from hdfsstore.spark.spec import Report
 
 _BATCHES = 10
-# A batch that is so many times as large as the largest of them is expected.
+# The next batch is expected to be at most this many times as large as the largest of them.
 _GROWTH = 4
-# A batch that has as many rows in each partition is not expected to have a partition without rows in the next one.
+# If each partition of a batch had this many rows, each partition of the next one is expected to have rows.
 _DENSE_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShapes:
-    """What the batches before were like.
+    """Shapes of the batches so far.
 
     Attributes:
-        partition_bytes: of the largest partition of each, newest last.
-        partition_rows: of the smallest partition of the newest.
-        row_bytes: the most that a row of the newest took; None: it may be anything.
+        partition_bytes: bytes of the largest partition of each batch, newest last.
+        partition_rows: rows of the smallest partition of the newest batch.
+        row_bytes: the most bytes that a row of the newest batch took; None: not known.
     """
 
     partition_bytes: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class BatchShapes:
 
     @classmethod
     def parse(cls, logged: Any) -> BatchShapes:
-        """What the log says; nothing where it is damaged or of another release."""
+        """The shapes that the log has; no shapes if they are damaged or from another release."""
         try:
             sizes, rows, row_bytes = (logged[name] for name in ("partitionBytes", "partitionRows", "rowBytes"))
             if type(rows) is int and type(row_bytes) in (int, float) and all(type(size) is int for size in sizes):
@@ -52,12 +52,12 @@ class BatchShapes:
 
     @property
     def logged(self) -> dict[str, Any]:
-        """What the log is to say."""
+        """The shapes as the log records them."""
         names = ("partitionBytes", "partitionRows", "rowBytes")
         return dict(zip(names, (list(self.partition_bytes), self.partition_rows, self.row_bytes), strict=True))
 
     def after(self, reports: Collection[Report]) -> BatchShapes:
-        """What is known after a batch, by what its tasks reported."""
+        """The shapes after one more batch, by the reports of its tasks."""
         if not any(report.metrics["numInputRows"] for report in reports):
             return self
         largest = max(int(report.metrics["inputBytes"]) for report in reports)
@@ -68,7 +68,7 @@ class BatchShapes:
         )
 
     def may_exceed(self, num_bytes: int) -> bool:
-        """Whether a partition of the next batch may have more rows than so many bytes."""
+        """Whether the rows of a partition of the next batch may take more than so many bytes."""
         return not self.partition_bytes or _GROWTH * max(self.partition_bytes) > num_bytes
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of a stateful query: options `hdfsstore.*` of its writer, or confs `spark.hdfsstore.*`; the option wins."""
+"""Reads the settings of a query: options `hdfsstore.*` of its writer, or confs `spark.hdfsstore.*`. The option wins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STREAMING = "spark.sql.streaming."
 _OPTION = "hdfsstore."
 _CONF = "spark.hdfsstore."
 
-# Settings of the store: our name, and the one that StateStoreConf.from_spark takes.
+# Settings of the store: our name, and the name that StateStoreConf.from_spark takes.
 _OF_STORE = {
     "checkpointFormatVersion": f"{_STATE_STORE}checkpointFormatVersion",
     "compression.codec": f"{_STATE_STORE}compression.codec",
@@ -37,24 +37,25 @@ NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions", "redactErr
 
 @dataclass(frozen=True, slots=True)
 class QueryConf:
-    """How a query keeps its state.
+    """Settings of a query. Brackets name the option or the conf.
 
     Attributes:
-        num_partitions: of the state, for a query that has none yet [numPartitions, else spark.sql.shuffle.partitions].
-        max_bytes_per_call: an engine is given at most so many bytes of Arrow data at a time, unless one key has more
+        num_partitions: partitions of the state, for a query that has no state yet [numPartitions, else
+            spark.sql.shuffle.partitions].
+        max_bytes_per_call: most bytes of Arrow data that an engine gets at a time, unless one key has more
             [maxBytesPerCall]. A worker takes several times as much: rows, keys, output, pandas' copies.
-        num_recent_progress: how many batches recentProgress goes back
-            [spark.sql.streaming.numRecentProgressUpdates].
+        num_recent_progress: number of batches in recentProgress [spark.sql.streaming.numRecentProgressUpdates].
         speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
-        store: of the state store [the other names; else Spark's own confs].
+        store: settings of the state store [the other names; else Spark's own confs].
         redact_errors: whether errors leave out keys and values [redactErrors].
-        names_sources, names_sinks: whether each source, each sink of a query has to have a name
+        names_sources, names_sinks: whether each source and each sink of a query must have a name
             [spark.sql.streaming.queryEvolution.enableSourceEvolution, .enableSinkEvolution].
-        allow_multiple: whether a query may have several stateful operators, and rows are late by the watermark of the
-            batch before; otherwise by the batch's own [spark.sql.streaming.statefulOperator.allowMultiple].
+        allow_multiple: whether a query may have several stateful operators. Then the watermark of the batch before
+            decides which rows are late; otherwise the batch's own does
+            [spark.sql.streaming.statefulOperator.allowMultiple].
         stop_active_run: whether a start stops a run of the same query [spark.sql.streaming.stopActiveRunOnRestart].
-        may_spill: whether tasks may write rows to the local disk; Spark encrypts what it writes there itself [unless
-            spark.io.encryption.enabled].
+        may_spill: whether tasks may write rows to the local disk [false if spark.io.encryption.enabled: Spark encrypts
+            what it writes there].
     """
 
     num_partitions: int = 200
@@ -74,12 +75,12 @@ class QueryConf:
         """The settings of a query that starts now.
 
         Args:
-            conf: the session's: spark.conf.getAll.
-            options: the writer's; those that do not begin with `hdfsstore.` are somebody else's. Names are matched in
-                any case, as Spark matches options.
+            conf: the session's, from spark.conf.getAll.
+            options: the writer's. Names without the prefix `hdfsstore.` are ignored. The case of names does not
+                matter, as in Spark.
 
         Raises:
-            ValueError: there is no such setting, or its value makes no sense; the message has its name.
+            ValueError: there is no such setting, or its value is invalid; the message has its name.
         """
         given = {name: (full, value) for name, full, value in _given(conf, options)}
 
@@ -106,7 +107,7 @@ class QueryConf:
 
 
 def _given(conf: Mapping[str, str], options: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """What is set by our names: (name, its name in full, value); the later one of two wins."""
+    """The settings under our names: (name, name in full, value). Of two with one name the later one wins."""
     known = {name.lower(): name for name in NAMES}
     found = []
     for prefix, settings in ((_CONF, conf), (_OPTION, options)):
@@ -128,7 +129,7 @@ def _unknown(full: str, prefix: str, rest: str) -> str:
 
 def _store(conf: Mapping[str, str], given: Mapping[str, tuple[str, str]]) -> StateStoreConf:
     merged = dict(conf)
-    # Spark's 1 is what its own HDFS-backed stores need, in the same session: it says nothing about ours.
+    # Spark's own HDFS-backed stores in the same session need format 1. That does not concern ours.
     merged.pop(_OF_STORE["checkpointFormatVersion"], None)
     for name, spark_name in _OF_STORE.items():
         if name in given:
@@ -136,7 +137,7 @@ def _store(conf: Mapping[str, str], given: Mapping[str, tuple[str, str]]) -> Sta
             merged[spark_name] = value
             _parsed(full, value, partial(_store_setting, spark_name))
     store = StateStoreConf.from_spark(merged)
-    # What Spark writes to local disks is encrypted then, which local images are not.
+    # Spark encrypts what it writes to local disks then. Local images are not encrypted, so there are none.
     is_encrypted = parse_boolean(conf.get("spark.io.encryption.enabled", "false"))
     return replace(store, local_dir_max_bytes=0) if is_encrypted else store
 

@@ -1,4 +1,4 @@
-"""The running query: PySpark's StreamingQuery, and how its state does."""
+"""Adds the progress of the state to PySpark's StreamingQuery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hdfsstore.spark.metrics import Progress, ProgressLog
 
 
 class StateProgress:
-    """What the batches of a query did to its state, in the names of Spark's progress."""
+    """Reports what the batches of a query did to its state, under the names of Spark's progress."""
 
     def __init__(self, query: StreamingQuery, progress: ProgressLog) -> None:
         self._query = query
@@ -19,7 +19,7 @@ class StateProgress:
 
     @property
     def recentProgress(self) -> list[Progress]:
-        """The last batches, newest last; spark.sql.streaming.numRecentProgressUpdates says how many."""
+        """The last batches, newest last. spark.sql.streaming.numRecentProgressUpdates limits their number."""
         recent = self._progress.recent
         if not recent:
             return []
@@ -28,18 +28,18 @@ class StateProgress:
 
     @property
     def lastProgress(self) -> Progress | None:
-        """The newest of them; None before the first batch is done."""
+        """The newest batch; None before the first one is done."""
         recent = self.recentProgress
         return recent[-1] if recent else None
 
 
 class StatefulQuery(StreamingQuery):
-    """A query that keeps its state with this package. All that PySpark's StreamingQuery offers, and `hdfsstore`.
+    """A query that keeps its state with this package. It adds the attribute `hdfsstore` to PySpark's StreamingQuery.
 
     A batch that fails ends the query: exception() and awaitTermination() say why, as with any query.
 
     Attributes:
-        hdfsstore: what its batches did to the state.
+        hdfsstore: the progress of its state.
     """
 
     def __init__(self, jsq: Any, progress: ProgressLog) -> None:

@@ -15,7 +15,7 @@ from hdfsstore.spark.worker.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class QueryDescription:
-    """What the user has declared of a query, apart from where its output goes.
+    """A query as the user has declared it, without its output's target.
 
     Attributes:
         method: name of the method that created the stream, such as applyInPandasWithState.

@@ -1,8 +1,8 @@
-"""How tasks tell the driver what they committed: one accumulator a query.
+"""Collects what the tasks report of their commits, in one accumulator per run of a query.
 
-PySpark keeps every accumulator for the life of the process, so there is one, which each batch empties. Spark adds the
-reports of each task that ended well, of which there may be several for a partition: a sink evaluates the output twice,
-a stage is run again, a speculative copy also gets to its end. The last one counts.
+PySpark keeps every accumulator for the life of the process, so a run has only one, and each batch empties it. Spark
+adds the report of each task that succeeded. A partition may have several of them: a sink evaluates the output twice, a
+stage runs again, or a speculative task also succeeds. The last report counts.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class _Gathered(AccumulatorParam[list[Report]]):
         return []
 
     def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:
-        # In place, and in one step for other threads: Spark's thread adds while the driver's empties.
+        # In place, and atomic for other threads: Spark's thread adds while the driver's thread empties it.
         value1.extend(value2)
         return value1
 
 
 class Reports:
-    """The reports of one run of a query. Spark's thread adds to them; one thread takes them.
+    """The reports of one run of a query. Spark's thread adds them, and one thread reads them.
 
     Attributes:
-        accumulator: what tasks add a list of reports to.
+        accumulator: a task adds a list of reports to it.
     """
 
     def __init__(self, context: SparkContext, run_id: str) -> None:
@@ -36,11 +36,11 @@ class Reports:
         self._run_id = run_id
 
     def clear(self) -> None:
-        """Forgets all, before a batch."""
+        """Drops all reports, before and after a batch."""
         self.accumulator.value.clear()
 
     def chosen(self, batch_id: int) -> dict[int, Report]:
-        """By partition, what its last task reported of the batch; stale reports do not count."""
+        """The last report of each partition on the batch. Reports of other runs do not count."""
         reports = list(self.accumulator.value)
         return {
             report.partition_id: report
@@ -49,5 +49,5 @@ class Reports:
         }
 
     def missing(self, batch_id: int, num_partitions: int) -> Collection[int]:
-        """The partitions that have not reported on the batch."""
+        """The partitions without a report on the batch."""
         return sorted(set(range(num_partitions)) - set(self.chosen(batch_id)))

@@ -1,4 +1,4 @@
-"""What a stateful query cannot be: told by name, before anything is written."""
+"""Refuses queries that hdfsstore cannot run, before anything is written."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _TIME_CONF = "spark.sql.timeType.enabled"
 
 
 def check_input(df: Any) -> None:
-    """Refuses what groupBy cannot start from.
+    """Refuses input that groupBy cannot take.
 
     Raises:
-        TypeError: it is no DataFrame.
-        UnsupportedQueryError: it is one of Spark Connect, of a release that has not been tried, no stream, or has a
-            column that a Python worker cannot read.
+        TypeError: it is not a DataFrame.
+        UnsupportedQueryError: it is a DataFrame of Spark Connect or of an untested release, it is not a stream, or it
+            has a column that a Python worker cannot read.
     """
     if type(df).__module__.startswith("pyspark.sql.connect"):
         refuse(
-            "this DataFrame is one of Spark Connect, where a batch cannot be planned from Python",
+            "this is a DataFrame of Spark Connect, and hdfsstore cannot plan a batch there",
             "Use a classic session: SparkSession.builder.master(...), without remote(...) or SPARK_REMOTE",
         )
     if not isinstance(df, DataFrame):
@@ -49,8 +49,8 @@ def check_input(df: Any) -> None:
         )
     if not df.isStreaming:
         refuse(
-            "this DataFrame is not a stream, and state is kept between the batches of one",
-            "Read it with spark.readStream; for rows at rest df.groupBy(...).applyInPandas does it without state",
+            "this DataFrame is not a stream, and only a stream has batches between which state is kept",
+            "Read it with spark.readStream; without a stream, use df.groupBy(...).applyInPandas, which has no state",
         )
     for field in df.schema:
         if holds_type(field.dataType, YearMonthIntervalType):
@@ -61,16 +61,16 @@ def check_input(df: Any) -> None:
 
 
 def check_key(field: StructField) -> None:
-    """Refuses a key that Spark can neither hash nor sort, or whose equality is not that of its bytes.
+    """Refuses a key that Spark can neither hash nor sort, or whose equal values may have different bytes.
 
     Raises:
-        UnsupportedQueryError: its type is named.
+        UnsupportedQueryError: the message names the type.
     """
     for part in _parts(field.dataType):
         if isinstance(part, MapType | VariantType | CalendarIntervalType | YearMonthIntervalType):
             refuse(
-                f"the key {field.name!r} is, or holds, a value of type {part.simpleString()}, by which rows cannot be "
-                "grouped",
+                f"the key {field.name!r} is, or holds, a value of type {part.simpleString()}, by which Spark cannot "
+                "group rows",
                 "Group by a column or an expression of another type, such as to_json(...) or cast(... as string)",
             )
         if isinstance(part, StringType) and not part.isUTF8BinaryCollation():
@@ -84,27 +84,27 @@ def check_output_mode(outputMode: str) -> None:
     """Refuses modes other than append and update.
 
     Raises:
-        UnsupportedQueryError: complete mode.
-        ValueError: it is no output mode.
+        UnsupportedQueryError: it is the complete mode.
+        ValueError: it is not an output mode.
     """
     if not isinstance(outputMode, str) or outputMode.lower() not in ("append", "update", "complete"):
         raise ValueError(f"outputMode is 'append' or 'update', not {outputMode!r}")
     if outputMode.lower() == "complete":
         refuse(
-            "a stateful function has no complete mode: its output of earlier batches is not kept",
+            "a stateful function has no complete mode, because the output of earlier batches is not kept",
             "Use outputMode 'update', or 'append'",
         )
 
 
 def refuse_trigger(name: str) -> NoReturn:
-    """Refuses a trigger that has no batches.
+    """Refuses a trigger without batches.
 
     Raises:
         UnsupportedQueryError: always.
     """
     refuse(
-        f"trigger({name}=...) has no batches, in which stateful functions run",
-        "Use trigger(processingTime=...), trigger(availableNow=True) or none at all",
+        f"trigger({name}=...) has no batches, and stateful functions run in batches",
+        "Use trigger(processingTime=...), trigger(availableNow=True) or no trigger",
     )
 
 
@@ -131,7 +131,7 @@ def holds_type(data_type: DataType, kind: type[DataType]) -> bool:
 
 
 def _parts(data_type: DataType) -> Iterator[DataType]:
-    """The type, and all types in it."""
+    """The type and all types in it."""
     yield data_type
     inner: list[DataType] = []
     if isinstance(data_type, StructType):

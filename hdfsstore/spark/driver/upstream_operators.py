@@ -1,4 +1,4 @@
-"""Spark's own operators in a query, before ours: which of them keep state, and which of those cannot precede ours."""
+"""Finds Spark's own stateful operators before ours in a query, and refuses those that cannot precede it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from hdfsstore.spark.driver.unsupported import SPARK_RELEASES, refuse
 
-# Nodes of a logical plan, by their classes, that keep state where they stand on a stream
-# (UnsupportedOperationChecker.scala, and the rules of Optimizer.scala that make aggregations of others).
+# Classes of nodes of a logical plan that keep state on a stream (UnsupportedOperationChecker.scala, and the rules of
+# Optimizer.scala that rewrite nodes as aggregations).
 _DEDUPLICATIONS = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
 _AGGREGATIONS = frozenset({"Aggregate", "Distinct", "Except", "Intersect"})
 _LIMITS = frozenset({"GlobalLimit"})
@@ -22,7 +22,7 @@ _FUNCTIONS = frozenset(
         "TransformWithStateInPySpark",
     }
 )
-# Those that keep none, or that Spark does not run on a stream: of Spark 4.1 to 4.3, in analyzed plans.
+# Nodes that keep no state, or that Spark does not run on a stream: of Spark 4.1 to 4.3, in analyzed plans.
 _STATELESS = frozenset(
     {
         "AppendColumns",
@@ -78,34 +78,34 @@ def stateful_operators(df: DataFrame) -> list[str]:
     """The names of Spark's own stateful operators in the plan of a streaming df.
 
     Raises:
-        UnsupportedQueryError: there is an operator on a stream that is not known, and that may keep state.
+        UnsupportedQueryError: there is an unknown operator on a stream. It may keep state.
     """
     return [name for name, plan in _nodes(df._jdf.queryExecution().analyzed()) if _keeps_state(name, plan)]
 
 
 def check_upstream(df: DataFrame, output_mode: str, timeout_conf: str, *, allow_multiple: bool) -> None:
-    """Refuses stateful operators of Spark before ours whose rows ours would take for something else.
+    """Refuses stateful operators of Spark that cannot precede ours.
 
-    Deduplications and limits pass on rows as they are. What an aggregation gives in append mode is not late for us.
+    Deduplications and limits pass rows on unchanged. The rows of an aggregation in append mode are not late for ours.
     Rows of a stream-stream join may be older than the watermark, and only Spark's own operators know by how much.
 
     Args:
-        allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple: without it what an aggregation gives is
+        allow_multiple: spark.sql.streaming.statefulOperator.allowMultiple. Without it the rows of an aggregation are
             late.
 
     Raises:
-        UnsupportedQueryError: one of them cannot precede this function; it is named.
+        UnsupportedQueryError: an operator cannot precede this function; the message names it.
     """
     for name in stateful_operators(df):
         if name in _FUNCTIONS:
             refuse(
-                f"there is a stateful function of Spark ({name}) in this query, before ours",
+                f"this query has a stateful function of Spark ({name}) before ours",
                 "Let one query write the output of the first function, and another one read it",
             )
         if name not in _DEDUPLICATIONS and output_mode != "append":
             refuse(
-                f"there is a stateful operator of Spark ({name}) before ours, which works in append mode only, "
-                f"and the output mode is {output_mode}",
+                f"there is a stateful operator of Spark ({name}) before ours, which works in append mode only, and the "
+                f"output mode is {output_mode}",
                 "Use 'append' in the function and in writeStream, or two queries",
             )
         if name not in _DEDUPLICATIONS | _LIMITS and not allow_multiple:
@@ -116,17 +116,17 @@ def check_upstream(df: DataFrame, output_mode: str, timeout_conf: str, *, allow_
             )
         if name == _JOIN and timeout_conf == "EventTimeTimeout":
             refuse(
-                "a stream-stream join gives rows that are older than the watermark: under EventTimeTimeout they would "
-                "be dropped as late",
+                "the rows of a stream-stream join may be older than the watermark, and EventTimeTimeout would drop "
+                "them as late",
                 "Use ProcessingTimeTimeout or NoTimeout, or two queries",
             )
 
 
 def check_supported(df: DataFrame, output_mode: str) -> None:
-    """Refuses a plan that Spark does not run on a stream, as Spark does when the query starts.
+    """Refuses a plan that Spark cannot run on a stream. Spark checks this too, when the query starts.
 
     Raises:
-        AnalysisException: it is one.
+        AnalysisException: Spark cannot run it.
     """
     if df.sparkSession.conf.get("spark.sql.streaming.unsupportedOperationCheck", "true") != "true":
         return
@@ -136,7 +136,7 @@ def check_supported(df: DataFrame, output_mode: str) -> None:
 
 
 def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:
-    """The nodes of a plan that stand on a stream, by the names of their classes; sources apart."""
+    """The nodes of a plan on a stream, except the sources, with the names of their classes."""
     children = plan.children()
     if children.isEmpty() or not plan.isStreaming():
         return
@@ -152,8 +152,8 @@ def _keeps_state(name: str, plan: Any) -> bool:
         return False
     if name not in _DEDUPLICATIONS | _AGGREGATIONS | _LIMITS | _FUNCTIONS:
         refuse(
-            f"there is an operator {name} in this query, before ours, and it is not known whether it keeps state",
-            "Let one query write the output of this operator, and another one read it; only the operators of Spark "
-            f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]} are known",
+            f"this query has an operator {name} before ours, and it is not known whether it keeps state",
+            "Let one query write the output of this operator, and another one read it. hdfsstore knows the operators "
+            f"of Spark {SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]}",
         )
     return True

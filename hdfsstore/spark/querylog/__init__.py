@@ -1,1 +1,1 @@
-"""What a query keeps in its checkpoint beside its state: the driver's log, schemas, migration from Spark's state."""
+"""Keeps a query's data in the checkpoint beside its state: the driver's log, schemas, migration from Spark's state."""

@@ -1,4 +1,4 @@
-"""Where a query keeps its checkpoint, for Spark and for us."""
+"""Finds the checkpoint of a query, and names it as Spark and as hdfsstore.fs open it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 _CONF = "spark.sql.streaming.checkpointLocation"
-# Schemes of Hadoop for stores that pyarrow knows under another one.
+# Hadoop's schemes of stores that have another scheme in pyarrow.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -18,8 +18,8 @@ class CheckpointLocation:
     """A checkpoint's folder.
 
     Attributes:
-        spark: what Spark's writer is given.
-        ours: the same folder as hdfsstore.fs opens it: a local path, or a URI.
+        spark: the folder as Spark's writer gets it.
+        ours: the same folder as hdfsstore.fs opens it, which is a local path or a URI.
     """
 
     spark: str
@@ -27,7 +27,7 @@ class CheckpointLocation:
 
     @property
     def state_root(self) -> str:
-        """The checkpoint_root of our stores."""
+        """The folder in which the query's stores are."""
         return f"{self.ours}/hdfsstore/state"
 
 
@@ -35,17 +35,18 @@ def find_checkpoint(spark: SparkSession, option: str | None, query_name: str | N
     """The checkpoint of a query that starts, found as Spark does (ResolveWriteToStream.scala).
 
     Args:
-        option: checkpointLocation; else the folder is in spark.sql.streaming.checkpointLocation, by the query's name.
+        option: checkpointLocation. None: the folder is in spark.sql.streaming.checkpointLocation, and has the query's
+            name.
 
     Raises:
-        ValueError: neither is there. Spark would take a temporary folder for some sinks: the state would be lost.
+        ValueError: neither is set. For some sinks Spark takes a temporary folder then, but that would lose the state.
     """
     given = option
     if given is None:
         parent = spark.conf.get(_CONF, None)
         if parent is None:
             raise ValueError(
-                "the query has no checkpoint, where its state is kept. "
+                "the query has no checkpoint, and its state is kept there. "
                 f"Set option('checkpointLocation', ...), or the conf {_CONF} and queryName(...)"
             )
         given = f"{parent.rstrip('/')}/{query_name or uuid.uuid4()}"

@@ -1,4 +1,4 @@
-"""The driver's log of a query whose state is ours: which attempt of each partition counts, batch by batch.
+"""Keeps the driver's log of a query: for each batch, the attempt of each partition that counts.
 
     <checkpoint>/metadata, offsets/<N>, commits/<N>     Spark's
     <checkpoint>/hdfsstore/metadata                     a copy of Spark's
@@ -6,8 +6,9 @@
                           /commits/<N>                  written when the sink has returned: batch N is done
                           /rewound/<time>-<N>/...       entries from N on that a rewind has set aside
 
-A copy of offsets has the same bytes unless the query's own settings (codec, row checksums, partitions) are not Spark's:
-its conf says them then, as readers of the state go by it, and an object of ours has the SHA-256 of Spark's:
+A copy of offsets has the same bytes, unless the query's own settings (codec, row checksums, partitions) differ from
+Spark's. Then the conf in the copy has the query's settings, because readers of the state use it, and an object of ours
+has the SHA-256 of Spark's entry:
 
     "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>"}
 
@@ -15,32 +16,33 @@ An entry of commits is one of Spark's commit log (hdfsstore/checkpoint/commit_lo
 
     "hdfsstore":{"offsets":"<SHA-256 of Spark's offsets/N>","nextTimeoutMs":1700000000000,"batches":{...}}
 
-`offsets` says which batch N it belongs to; `nextTimeoutMs` is a lower bound of the timeouts that the state holds,
-missing where there are none; `batches` says what the batches up to N were like, for the plan of the next one
-(batch_shape.py). nextBatchWatermarkMs is the watermark of the batch itself: the one after it is known only once the
+`offsets` says to which batch N the entry belongs. `nextTimeoutMs` is a lower bound of the timeouts in the state; it is
+missing if there are none. `batches` has the shapes of the batches up to N, for the plan of the next one
+(batch_shape.py). nextBatchWatermarkMs is the watermark of the batch itself, because the next one is known only when the
 batch has ended.
 
-Spark writes its offsets/N, calls us, and writes its commits/N when we have returned. Batch N is done in these steps:
+Spark writes its offsets/N, calls foreachBatch, and writes its commits/N when foreachBatch has returned. Batch N takes
+these steps:
 
     1  offsets/N of ours            created only if absent
     2  tasks write version N + 1    under unique names (format 2); the sink writes its output
     3  commits/N of ours            created only if absent: the fence
-    4  entries that nobody needs    deleted
+    4  entries no longer needed     deleted
     5  commits/N of Spark
 
-A driver that is killed, at any point, is started again, and Spark calls batch N again until step 5 is done:
+After a kill at any point the next driver starts, and Spark calls batch N again until step 5 is done:
 
     killed            found by the next driver                what it does
     before 1          no entry from N on                      1 and on, from the ids of commits/N-1
-    in 1              the same, and a file of a writer that   the same
-                      was killed, which is no entry
+    in 1              the same, and a temporary file, which   the same
+                      is not an entry
     after 1, in 2     offsets/N is Spark's, no commits/N      2 and on, from the ids of commits/N-1: the versions that
                                                               were written have other names, or are written over
     after 3, in 4     offsets/N is Spark's, commits/N too     nothing: the sink had finished. The first finish deletes
                                                               what was left
     after 5           Spark begins batch N + 1                as above
 
-Where our entries from N on do not belong to the batch N that Spark runs, the user has set Spark's log back: rewind.py.
+If our entries from N on do not belong to the batch N that Spark runs, the user has set Spark's log back: rewind.py.
 """
 
 from __future__ import annotations
@@ -89,12 +91,12 @@ log = logging.getLogger("hdfsstore.spark.driver_log")
 
 
 class DriverLog:
-    """The log of one run of a query. One thread at a time.
+    """The log of one run of a query. Only one thread may use it at a time.
 
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.Checkpoint takes it.
-        num_partitions: of the state.
-        conf: how its stores work. The entries of the batches that wrote the versions which are retained are kept.
+        num_partitions: number of partitions of the state.
+        conf: settings of the stores. The log keeps the entries of the batches whose versions the stores retain.
     """
 
     def __init__(self, checkpoint: Location, num_partitions: int, conf: StateStoreConf) -> None:
@@ -116,13 +118,13 @@ class DriverLog:
         self._purging = Retries(log, f"{self._root}: old entries of the log are left", conf.maintenance_interval)
 
     def begin(self, batch_id: int) -> Start:
-        """Step 1 of a batch, and what it starts from. To be called once Spark has written its offsets entry.
+        """Does step 1 of a batch, after Spark has written its entry of offsets. Returns what the batch starts from.
 
         Raises:
-            MissingFileError: Spark's entry, or ours of the batch before, is not there.
-            LogMismatchError: our entries of the batch before are of another one than Spark ran.
-            BatchAlreadyLoggedError: another driver has begun the batch just now.
-            CorruptFileError: an entry that is needed is damaged.
+            MissingFileError: Spark's entry, or our entry of the batch before, does not exist.
+            LogMismatchError: our entries of the batch before belong to another batch than the one that Spark ran.
+            BatchAlreadyLoggedError: another driver has begun the batch meanwhile.
+            CorruptFileError: an entry is damaged.
             StateStoreError: the filesystem fails.
         """
         path = f"{self._checkpoint}/offsets/{batch_id}"
@@ -160,16 +162,16 @@ class DriverLog:
         next_timeout_ms: int | None = None,
         shapes: Any = None,
     ) -> None:
-        """Steps 3 and 4 of the batch that was begun last: it is done when this returns, and no other run of it counts.
+        """Does steps 3 and 4 of the batch that was begun last. Then the batch is done, and no other attempt counts.
 
         Args:
-            reports: partition -> the report that was chosen for it.
-            next_timeout_ms: no timeout of the state is due before; None: the state has none.
-            shapes: what is known of the batches up to this one, as JSON.
+            reports: the chosen report of each partition.
+            next_timeout_ms: no timeout in the state expires before it; None: there is none.
+            shapes: the shapes of the batches up to this one, as JSON.
 
         Raises:
-            BatchAlreadyLoggedError: another driver has finished the batch: this one has to stop.
-            CheckpointIdMismatchError: a task started from another version than the one that was named to it.
+            BatchAlreadyLoggedError: another driver has finished the batch, so this one must stop.
+            CheckpointIdMismatchError: a task started from another version than the driver told it.
             StateStoreError: a partition has not reported, or the filesystem fails.
         """
         if self._begun is None or self._begun[0] != batch_id:
@@ -179,14 +181,14 @@ class DriverLog:
             partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
             for partition_id, report in reports.items()
         }
-        own = hdfsstore_fields(entry, next_timeout_ms, shapes)
-        commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, own)
+        fields = hdfsstore_fields(entry, next_timeout_ms, shapes)
+        commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, fields)
         self._finished = LoggedBatch(batch_id, entry, commit)
         self._begun = None
         self._purge(batch_id - self._keep - 1)
 
     def last_finished(self) -> Finished | None:
-        """The newest batch that is done and that Spark's log knows, for a driver that starts; None: there is none."""
+        """The newest finished batch that is also in Spark's log, for a driver that starts; None if there is none."""
         for batch_id in reversed(self._commits.list().files):
             entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
             commit = hdfsstore_commit(self._fs, self._root, batch_id) if entry else None
@@ -195,7 +197,7 @@ class DriverLog:
         return None
 
     def _goes_on(self, batch_id: int, entry: Entry) -> bool:
-        """Step 1, for the batch after the one that this driver has finished: False where there is more to look at."""
+        """Does step 1 for the batch after the one that this driver has finished. False: begin must look at the log."""
         if self._finished is None or self._finished.batch_id != batch_id - 1:
             return False
         try:
@@ -205,7 +207,7 @@ class DriverLog:
         return True
 
     def _finished_before(self, batch_id: int) -> LoggedBatch:
-        """The batch before, checked."""
+        """The batch before, after a check that Spark ran the same one."""
         if self._finished is not None and self._finished.batch_id == batch_id - 1:
             return self._finished
         path = f"{self._root}/commits/{batch_id - 1}"
@@ -219,7 +221,7 @@ class DriverLog:
                 f"batch {batch_id} cannot start: batch {batch_id - 1} of this entry is not the one in "
                 f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",
                 path,
-                remedy=f"Set the query back to a batch that both logs have run ({SET_BACK}), or start it with a new "
+                remedy=f"Set the query back to a batch that is in both logs ({SET_BACK}), or start it with a new "
                 "checkpointLocation",
             )
         return LoggedBatch(batch_id - 1, entry, commit)
@@ -227,7 +229,7 @@ class DriverLog:
     def _missing(self, batch_id: int, path: str) -> MissingFileError:
         kept = list(self._commits.list().files)
         if kept:
-            why = f"this entry is not there, which names its state; the log holds batches {kept[0]} to {kept[-1]}"
+            why = f"this entry, which names its state, is not there; the log holds batches {kept[0]} to {kept[-1]}"
             remedy = f"Put the file back, or set the query back to a batch after one that the log holds ({SET_BACK})"
         else:
             why = "the query has run before, and there is no log of its state"
@@ -250,7 +252,7 @@ class DriverLog:
         return tuple(partition[0] or None for partition in ids)
 
     def _purge(self, before: int) -> None:
-        """Step 4. What cannot be deleted now is left to a later batch, or driver: this batch is done all the same."""
+        """Does step 4. A later batch or driver deletes what this one cannot delete. The batch is done nevertheless."""
         if self._purging.is_put_off:
             return
         try:

@@ -1,4 +1,4 @@
-"""What the driver's log holds of a batch, and what is told of it (hdfsstore/spark/querylog/driver_log.py)."""
+"""Reads and makes the entries of the driver's log (hdfsstore/spark/querylog/driver_log.py)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hdfsstore.fs import read_file
 from hdfsstore.state.conf import StateStoreConf
 
 FOLDER = "hdfsstore"
-# How a user sets a query back, for messages.
+# How a user sets a query back to a batch, for messages.
 SET_BACK = "delete Spark's offsets and commits from there on"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 
-# Names in the object that we add to entries: of both logs, and of commits twice.
+# Fields of the object that we add to entries. OFFSETS is in both logs, the others are in commits only.
 OFFSETS, NEXT_TIMEOUT, SHAPES = "offsets", "nextTimeoutMs", "batches"
 
 
 class Reported(Protocol):
-    """What a task has reported of its partition, see hdfsstore/spark/spec.py."""
+    """A task's report on its partition (Report of hdfsstore/spark/spec.py)."""
 
     @property
     def base_id(self) -> str | None: ...
@@ -39,17 +39,17 @@ class Reported(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a batch starts from. Times are milliseconds since 1970.
+    """What batch N starts from. Times are milliseconds since 1970.
 
     Attributes:
-        already_done: an earlier driver has finished this batch, sink and all: there is nothing to run, and base_ids is
-            empty.
+        already_done: whether an earlier driver has finished this batch, including its sink. Then nothing must run, and
+            base_ids is empty.
         base_ids: the unique id of each partition's version N; None in format version 1, and in batch 0.
         watermark_ms, processing_time_ms: of the batch.
-        late_watermark_ms: rows at or before it are late: the watermark of the batch before.
-        next_timeout_ms: no timeout of the state that the batch starts from is due before it; None: it has none.
+        late_watermark_ms: the watermark of the batch before. Rows at or before it are late.
+        next_timeout_ms: no timeout in the state that the batch starts from expires before it; None: there is none.
         is_repeated: whether the batch has begun before, and did not end.
-        shapes: what is known of the batches before, as `finish` was given it; None where there is nothing.
+        shapes: the shapes of the batches before, as `finish` got them; None: not known.
     """
 
     batch_id: int
@@ -68,7 +68,7 @@ class Finished:
     """The newest batch that is done.
 
     Attributes:
-        next_timeout_ms: no timeout of the state after it is due before; None where the state has none.
+        next_timeout_ms: no timeout in the state after the batch expires before it; None: there is none.
     """
 
     batch_id: int
@@ -79,14 +79,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of an offset log, Spark's or ours, and what it says."""
+    """An entry of an offset log, Spark's or ours, as bytes and parsed."""
 
     content: bytes
     parsed: OffsetLogEntry
 
     @property
     def digest(self) -> str:
-        """SHA-256 of Spark's entry: two entries with the same one are of the same batch."""
+        """SHA-256 of Spark's entry. Two entries with the same digest belong to the same batch."""
         return str(self.parsed.own.get(OFFSETS) or hashlib.sha256(self.content).hexdigest())
 
     @property
@@ -97,7 +97,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch that is done: its entries in both of our logs."""
+    """A finished batch, with its entries in both of our logs."""
 
     batch_id: int
     entry: Entry
@@ -105,7 +105,7 @@ class LoggedBatch:
 
 
 def read_entry(fs: FileSystem, path: str) -> Entry | None:
-    """An entry of Spark's offset log; None where there is none."""
+    """An entry of Spark's offset log; None if it does not exist."""
     with _remedied(path):
         try:
             content = read_file(fs, path)
@@ -115,17 +115,17 @@ def read_entry(fs: FileSystem, path: str) -> Entry | None:
 
 
 def hdfsstore_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
-    """An entry of our offset log; None where there is none.
+    """An entry of our offset log; None if it does not exist.
 
     Args:
         root: `<checkpoint>/hdfsstore`.
 
     Raises:
-        CorruptFileError: it is damaged.
+        CorruptFileError: the entry is damaged.
     """
     path = f"{root}/offsets/{batch_id}"
     entry = read_entry(fs, path)
-    # Of old Sparks an entry may be no more than its version. One of ours is cut off then; so it is in commits.
+    # An entry of an old Spark may be only its version. An entry of ours that is so short is cut off, as in commits.
     if entry is not None and PROVIDER not in entry.parsed.conf:
         with _remedied(path):
             raise CorruptFileError("the entry does not say how the state is kept: its end is missing", path)
@@ -133,10 +133,10 @@ def hdfsstore_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
 
 
 def hdfsstore_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | None:
-    """An entry of our commit log; None where there is none.
+    """An entry of our commit log; None if it does not exist.
 
     Raises:
-        CorruptFileError: it is damaged.
+        CorruptFileError: the entry is damaged.
     """
     path = f"{root}/commits/{batch_id}"
     with _remedied(path):
@@ -145,22 +145,22 @@ def hdfsstore_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry
         except FileNotFoundError:
             return None
         if OFFSETS not in commit.own:
-            raise CorruptFileError("the entry does not say which batch it is of: its end is missing", path)
+            raise CorruptFileError("the entry does not say to which batch it belongs: its end is missing", path)
         return commit
 
 
 def _remedied(path: str) -> AbstractContextManager[None]:
-    """Adds to the error of a damaged entry how the query gets past it."""
+    """Adds the remedy to the error of a damaged entry."""
     batch_id = path.rpartition("/")[2]
     again = f"set the query back to batch {batch_id} ({SET_BACK}), which then runs again"
     return remedied(f"Put the file back; or delete it and {again}")
 
 
 def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:
-    """Spark's entry as it stands in our log: the same bytes, but where the conf has to say otherwise of our state.
+    """Spark's entry for our log. It has the same bytes, unless the conf of our state differs from Spark's.
 
     Args:
-        settings: confs by which a reader opens the state.
+        settings: the confs with which a reader opens the state.
     """
     if all(entry.parsed.conf.get(name) == value for name, value in settings.items()):
         return entry
@@ -170,7 +170,7 @@ def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:
 
 
 def settings_of(conf: StateStoreConf, num_partitions: int) -> dict[str, str]:
-    """The confs by which a reader opens a state that is kept with these settings."""
+    """The confs with which a reader opens a state that was written with these settings."""
     return {
         PROVIDER: HDFS_PROVIDER,
         ENCODING_FORMAT: "unsaferow",
@@ -182,7 +182,7 @@ def settings_of(conf: StateStoreConf, num_partitions: int) -> dict[str, str]:
 
 
 def hdfsstore_fields(entry: Entry, next_timeout_ms: int | None, shapes: Any = None) -> dict[str, Any]:
-    """What we add to the commits entry of a batch."""
+    """The object that we add to a batch's entry in commits."""
     fields: dict[str, Any] = {OFFSETS: entry.digest}
     if shapes is not None:
         fields[SHAPES] = shapes

@@ -1,24 +1,24 @@
-"""Goes on from the state that Spark's own operator has kept for the query.
+"""Migrates a query from Spark's own operator: copies its state, and makes Spark accept our plan on the checkpoint.
 
-Spark refuses to start our plan on such a checkpoint (4.3, tried): it compares the names of the stateful operators in
-`<checkpoint>/state/*/_metadata` with those of the plan, where it sees none; and with timeouts our plan has one source
-more than an entry of its offset log has lines (in format version 1 of that log). What it does not look at are the
-state's files. So the state of the newest committed batch N is copied, as version N + 1, and the checkpoint is changed
-in two places:
+Spark refuses to start our plan on such a checkpoint (4.3, tried), for two reasons. It compares the names of the
+stateful operators in `<checkpoint>/state/*/_metadata` with those of the plan, and sees none there. With timeouts our
+plan also has one source more than an entry of the offset log has lines (in format version 1 of that log). Spark does
+not check the state's files. So the state of the newest committed batch N is copied, as version N + 1, and the
+checkpoint is changed in two places:
 
     state/0/_metadata/metadata    moved to hdfsstore/taken-over/state/0/_metadata/metadata
-    offsets/<N-1>, <N>, <N+1>     with timeouts, in format version 1: a line "-", no offset yet, added for the source of
-                                  ticks; the files as they were are in hdfsstore/taken-over/offsets. Spark looks at
+    offsets/<N-1>, <N>, <N+1>     with timeouts, in format version 1: a line "-" (no offset yet) is added for the
+                                  timeout source. The original files are in hdfsstore/taken-over/offsets. Spark reads
                                   the newest two
 
-    1  hdfsstore/state            a snapshot of each partition, which nothing names yet
-    2  hdfsstore/takeover         from here to the end: where it is, the steps are not all done, and are done anew
-    3  hdfsstore/commits, offsets  entries of a start before are set aside
-    4  hdfsstore/offsets/<N>, commits/<N>
-    5  the two changes
+    1  hdfsstore/state             write a snapshot of each partition, which no log entry names yet
+    2  hdfsstore/takeover          create; it exists until the end, and a start that finds it repeats all steps
+    3  hdfsstore/commits, offsets  set aside the entries of an earlier start
+    4  hdfsstore/offsets/<N>, commits/<N>  write
+    5  the two changes, then delete hdfsstore/takeover
 
-Until step 5 Spark's own query can be started again. A migration that is then repeated takes what it has committed.
-Spark's files of the state stay where they are, and nobody deletes them.
+Until step 5 the user can start Spark's own query again. A repeated migration takes what that query has committed.
+Spark's files of the state stay where they are, and the package never deletes them.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ _PUT_BACK = "Put it back as Spark has written it; or start the query with a new 
 
 @remedied(_PUT_BACK)
 def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
-    """Makes the state of Spark's operator ours, if the checkpoint holds such a state of this query; else does nothing.
+    """Migrates the state of Spark's operator to our stores, if the checkpoint has such a state; else does nothing.
 
     Args:
         checkpoint: the query's checkpointLocation, as a URI or a local path.
-        wanted: what the query keeps.
-        conf: how our stores are to work.
-        upstream: Spark's stateful operators in the query before ours: their state is theirs.
+        wanted: the state as this start declares it.
+        conf: settings of our stores.
+        upstream: Spark's stateful operators before ours in the query. They keep their state.
 
     Raises:
-        UnsupportedQueryError: the state is not of this function, or cannot be taken over; the message names both.
-        MissingFileError: it was taken over before, and what we made of it is gone.
+        UnsupportedQueryError: the state does not fit this function, or cannot be migrated; the message names both.
+        MissingFileError: the state was migrated before, and our copy of it is gone.
         StateStoreError: files are missing or damaged, or the filesystem fails.
     """
     fs, path = resolve(checkpoint)
@@ -85,9 +85,9 @@ def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, ups
 
 @remedied(_PUT_BACK)
 def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
-    """As migrate, and changes nothing. Spark's operator may be running.
+    """Checks as migrate does, without a change. Spark's operator may be running.
 
-    What the files of the state hold is not looked at.
+    It does not read the files of the state.
     """
     fs, path = resolve(checkpoint)
     operator = _found(fs, path, wanted, upstream)
@@ -96,7 +96,7 @@ def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreC
 
 
 def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
-    """The operator whose state is to be taken over; None where there is none."""
+    """The operator of Spark whose state must be migrated; None if there is none."""
     root = f"{path}/{FOLDER}"
     under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
     has_state = not under_way and bool(MetadataLog(fs, f"{root}/commits", read_commit_log).list().files)
@@ -111,7 +111,7 @@ def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequen
     committed = MetadataLog(fs, f"{path}/commits", read_commit_log).list().files
     if committed and not under_way and file_types(fs, [kept]) == [FileType.Directory]:
         raise MissingFileError(
-            f"the state was taken over from Spark's operator ({kept}), and this log has no entry of a batch",
+            f"the state was migrated from Spark's operator ({kept}), but this log has no entry of a batch",
             f"{root}/commits",
             remedy=f"Put the files of {root} back, or go back to Spark's operator as docs/stateful-protocol.md says",
         )
@@ -120,7 +120,7 @@ def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequen
 
 
 def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDescription) -> None:
-    """Raises UnsupportedQueryError if Spark's operator was used again since a takeover."""
+    """Raises UnsupportedQueryError if Spark's operator has run again after a migration."""
     for operator in operators:
         if operator.name is not None and operator.name.startswith(_FUNCTIONS):
             raise UnsupportedQueryError(
@@ -132,15 +132,15 @@ def _check_one_state(path: str, operators: Sequence[Operator], wanted: StateDesc
 
 
 def _is_candidate(operator: Operator, upstream: Sequence[str]) -> bool:
-    """Whether the state may be one that our function would go on from."""
-    if operator.name is None:  # before Spark 4.0; or what a migration leaves
+    """Whether our function might go on from the operator's state."""
+    if operator.name is None:  # written before Spark 4.0, or left by a migration
         value_type = operator.stores[0].value_type
         return value_type is not None and [field.name for field in value_type.fields[:1]] == [GROUP_STATE]
     return operator.name.startswith(_FUNCTIONS) or not upstream
 
 
 def _check(path: str, found: Sequence[Operator], wanted: StateDescription, upstream: Sequence[str]) -> None:
-    """Raises UnsupportedQueryError unless it is one operator, and ours keeps the same as it."""
+    """Raises UnsupportedQueryError unless there is one operator, and our state has its key and value types."""
     operator = found[0]
     store = operator.stores[0]
     key_type, value_type = store.key_type, store.value_type
@@ -171,9 +171,9 @@ class _Left:
     """What Spark's operator has left in the logs.
 
     Attributes:
-        batch_id: the newest committed batch; -1: there is none.
+        batch_id: the newest committed batch; -1 if there is none.
         commit: its entry.
-        entries: Spark's offsets entries from the batch before it on, as our plan needs them.
+        entries: Spark's entries of offsets, as our plan needs them, from the batch before `batch_id` on.
     """
 
     batch_id: int
@@ -183,7 +183,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class _Migration:
-    """The steps, for one operator of Spark's."""
+    """The steps of a migration from one operator of Spark."""
 
     fs: FileSystem
     checkpoint: str
@@ -193,7 +193,7 @@ class _Migration:
     operator: Operator
 
     def look(self) -> _Left:
-        """Reads what there is, and refuses what cannot be taken over."""
+        """Reads the logs, and refuses a state that cannot be migrated."""
         logs = BatchLogs(self.fs, self.path)
         for error in logs.look().damaged:
             raise error
@@ -225,8 +225,8 @@ class _Migration:
         self._change(entries)
         remove(self.fs, [marker])
         log.warning(
-            "%s: the state of Spark's %s was taken over at the end of batch %d, in %d partitions. %s keeps what was "
-            "changed in the checkpoint",
+            "%s: the state of Spark's %s was migrated at the end of batch %d, in %d partitions. %s has the original "
+            "files of the checkpoint that were changed",
             self.path,
             self.operator.name or "operator",
             batch_id,
@@ -251,7 +251,7 @@ class _Migration:
         return self.operator.stores[0].num_partitions
 
     def _entry(self, number: int) -> Entry | None:
-        """Spark's entry of a batch as our plan needs it; None where there is none."""
+        """Spark's entry of a batch as our plan needs it; None if it does not exist."""
         path = f"{self.path}/offsets/{number}"
         entry = read_entry(self.fs, path)
         if entry is None:
@@ -262,17 +262,17 @@ class _Migration:
                 raise _refused(
                     self.path, self.operator, self.wanted, f"kept under {name}={spark_conf[name]}, not {value}"
                 )
-        # In format version 2 sources are found by their ids, and a new one is begun at its first offset.
+        # In format version 2 Spark finds sources by their ids, and starts a new one at its first offset.
         if self.wanted.timeout_conf == NO_TIMEOUT or entry.parsed.version > 1:
             return entry
         before = read_entry(self.fs, f"{self._kept}/offsets/{number}")
-        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by a migration before
+        if before is not None and before.content + _NO_OFFSET == entry.content:  # changed by an earlier migration
             return entry
         content = entry.content + _NO_OFFSET
         return Entry(content, parse_offset_log(content, path))
 
     def _check_partitions(self, batch_id: int) -> None:
-        """Raises MissingFileError if the folder of a partition is not there."""
+        """Raises MissingFileError if the folder of a partition does not exist."""
         store = self.operator.stores[0]
         found = set(store.partition_ids)
         missing = next((i for i in store.needed_partitions(store.key_type) if i not in found), None)
@@ -284,14 +284,14 @@ class _Migration:
             )
 
     def _set_aside(self) -> None:
-        """Step 3."""
+        """Does step 3."""
         logs = (MetadataLog(self.fs, f"{self._root}/{name}", read_offset_log) for name in ("offsets", "commits"))
         numbers = {number for each in logs for number in each.list().files}
         if numbers:
-            set_aside(self.fs, self._root, numbers, "the state of Spark's operator is taken over")
+            set_aside(self.fs, self._root, numbers, "the state of Spark's operator is migrated")
 
     def _copy_state(self, version: int, committed: CommitLogEntry, entry: Entry) -> list[str | None]:
-        """Step 1. Returns the unique id of each partition's snapshot."""
+        """Does step 1. Returns the unique id of each partition's snapshot."""
         ids = committed.state_unique_ids.get(self.operator.operator_id)
         unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
         try:
@@ -313,25 +313,25 @@ class _Migration:
             ) from error
 
     def _log(self, batch_id: int, committed: CommitLogEntry, entry: Entry, new_ids: list[str | None]) -> None:
-        """Step 4."""
+        """Does step 4."""
         copy_metadata(self.fs, self.path, self._root)
         write_description(self.fs, self._root, replace(self.wanted, num_partitions=self._partitions))
         ours = copied(entry, settings_of(self.conf, self._partitions))
         publish(self.fs, f"{self._root}/offsets/{batch_id}", ours.content, overwrite=True)
-        # Timeouts of any time may be in it: the first batch has to look.
-        own = hdfsstore_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
+        # The state may have any timeouts, so the first batch must look for expired ones.
+        fields = hdfsstore_fields(entry, None if self.wanted.timeout_conf == NO_TIMEOUT else 0)
         logged_ids = {OPERATOR_ID: [[each] for each in new_ids if each is not None]}
         commit = CommitLogEntry(
             self.conf.checkpoint_format_version,
             committed.next_watermark_ms,
             logged_ids if self.conf.checkpoint_format_version > 1 else {},
             {},
-            own,
+            fields,
         )
         publish(self.fs, f"{self._root}/commits/{batch_id}", encode_commit_log(commit), overwrite=True)
 
     def _change(self, entries: dict[int, Entry]) -> None:
-        """Step 5."""
+        """Does the changes of step 5."""
         for number, entry in entries.items():
             name = f"offsets/{number}"
             content = read_file(self.fs, f"{self.path}/{name}")

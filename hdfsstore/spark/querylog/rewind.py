@@ -1,8 +1,8 @@
-"""Brings our log into line with the batch that Spark runs: a batch that is done, or entries of a log that was set back.
+"""Aligns our log with the batch that Spark runs: detects a finished batch, and sets aside entries after a rewind.
 
-Where our entries from batch N on do not belong to the batch N that Spark runs, the user has set Spark's log back. They
-are moved aside, the newest first, and of each batch commits before offsets. Whatever is left when the driver is killed
-in between is again at or after N and not of Spark's batch N, and is moved by the next one.
+If our entries from batch N on do not belong to the batch N that Spark runs, the user has set Spark's log back. Then
+these entries are moved aside: the newest batch first, and commits before offsets. If the driver is killed in between,
+the remaining entries still do not belong to Spark's batch N, and the next driver moves them.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ log = logging.getLogger("hdfsstore.spark.rewind")
 
 
 def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
-    """Whether an earlier driver has finished the batch that Spark runs, and no other of its number.
+    """Whether an earlier driver has finished the batch that Spark runs, and not another batch of the same number.
 
     Args:
         root: `<checkpoint>/hdfsstore`.
-        entry: Spark's of the batch.
+        entry: Spark's entry of the batch.
     """
     commit = hdfsstore_commit(fs, root, batch_id)
     if commit is None:
         return False
-    # The commit's own word counts: one that a rewind has overtaken may have come to lie beside another's offsets.
+    # The commit itself names its batch. After a rewind it may lie beside the offsets of another batch.
     return commit.own.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
 
 
 def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
-    """Leaves no entry from the batch on, which is not done, but the batch's own of offsets.
+    """Logs that an unfinished batch begins. All other entries from this batch on are moved aside.
 
     Returns:
         Whether the batch has begun before.
 
     Args:
-        entry: of the batch, as it is to stand in our log.
+        entry: the batch's entry for our log of offsets.
 
     Raises:
-        BatchAlreadyLoggedError: another driver has begun or finished the batch in this moment.
+        BatchAlreadyLoggedError: another driver has begun or finished the batch meanwhile.
     """
     offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log)
-    # In this order: whoever has begun a later batch by now is found to have finished this one.
+    # In this order, because a driver that has begun a later batch by now has finished this one before.
     begun_numbers = offsets.list().files.keys()
     commits = MetadataLog(fs, f"{root}/commits", read_commit_log).list().files.keys()
     numbers = {number for number in begun_numbers | commits if number >= batch_id}
@@ -77,7 +77,7 @@ def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
 
 
 def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> None:
-    """Moves the entries of those batches out of both logs, to `rewound/<time>-<oldest>`."""
+    """Moves the entries of these batches from both logs to `rewound/<time>-<oldest>`."""
     folder = f"{root}/rewound/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{min(numbers)}"
     log.warning(
         "%s: the entries of batches %d to %d are moved to %s, and no longer count: %s",
@@ -99,10 +99,10 @@ def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> 
 
 
 def copy_metadata(fs: FileSystem, checkpoint: str, root: str) -> None:
-    """Spark's file with the query's id, which tells local images of one query from those of another in its place.
+    """Copies Spark's file with the query's id, which tells apart local images of two queries in one place.
 
     Raises:
-        MissingFileError: Spark's is not there.
+        MissingFileError: Spark's file does not exist.
     """
     path = f"{checkpoint}/metadata"
     try:

@@ -1,4 +1,4 @@
-"""Copies one version of Spark's state into our stores, as a snapshot of the same version."""
+"""Copies one version of the state of Spark's operator to our stores, as snapshots of the same version."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def copy_state(
     spark_conf: Mapping[str, str],
     conf: StateStoreConf,
 ) -> list[str | None]:
-    """Copies the operator's state in `theirs` to the store in `ours`.
+    """Copies the operator's state in `theirs` to our stores in `ours`.
 
     Args:
         theirs: `<checkpoint>/state`, as a URI or a local path.
         fs, ours: `<checkpoint>/hdfsstore/state`.
-        unique_ids: of Spark's version, by partition; None where Spark wrote it without.
+        unique_ids: the unique id of Spark's version, by partition; None if the version has no id.
         schemas: of keys and values.
-        spark_conf: what Spark's query pins: by it the files are read.
-        conf: of our stores.
+        spark_conf: the confs that Spark's query has pinned. They say how to read the files.
+        conf: settings of our stores.
 
     Returns:
         The unique id of each partition's snapshot; None in checkpoint format version 1.
@@ -62,7 +62,7 @@ def copy_state(
         StateStoreError: files are missing or damaged, or the filesystem fails.
     """
     backend = backend_of(theirs, spark_conf)
-    with tempfile.TemporaryDirectory(prefix="hdfsstore-takeover-") as local_dir:
+    with tempfile.TemporaryDirectory(prefix="hdfsstore-migration-") as local_dir:
         reading = replace(
             conf,
             compression_codec=confs.compression_codec(spark_conf),
@@ -96,12 +96,12 @@ def backend_of(theirs: str, spark_conf: Mapping[str, str]) -> str:
     """The backend that reads the state of Spark's operator.
 
     Raises:
-        UnsupportedProviderError: this release has none.
+        UnsupportedProviderError: this release cannot read it.
     """
     name = spark_conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
     if name not in BACKENDS:
         raise UnsupportedProviderError(
-            f"the state is kept by {name}, which this release cannot read",
+            f"the state is kept by {name}, whose files this release cannot read",
             theirs,
             remedy="Start the query with a new checkpointLocation",
         )
@@ -109,7 +109,7 @@ def backend_of(theirs: str, spark_conf: Mapping[str, str]) -> str:
 
 
 def _records(store: ReadStateStore, conf: StateStoreConf) -> Iterator[pa.Buffer | bytes]:
-    """The store's records, and the end mark."""
+    """The store's records, and then the end mark."""
     rows = store.iterator()
     while part := list(islice(rows, _RECORDS_AT_A_TIME)):
         keys, values = (pa.array(column, pa.large_binary()) for column in zip(*part, strict=True))

@@ -1,10 +1,10 @@
-"""What a query's state is made of, settled when the query first starts.
+"""Records the schemas, the method and the partitions of a query's state, and compares them at each later start.
 
     <checkpoint>/hdfsstore/state/0/0/_metadata/schema       types of keys and values: Spark's file, version 2
     <checkpoint>/hdfsstore/state/0/_metadata/metadata       method, partitions, timeoutConf: Spark's, version 1
 
-The second one is written last: where it is, both are. Once a batch has begun, a later start is compared with them. The
-codec and row checksums of the state's files are those in the conf of the newest batch's offsets, as in Spark.
+The second file is written last, so if it exists, both do. After a batch has begun, each start is compared with them. As
+in Spark, the conf in the newest batch's offsets has the codec and the row checksums of the state's files.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _PUT_BACK = (
     "Put it back. A query with the same function, timeoutConf, key, state and number of partitions writes the same "
     "file when it is first started, with another checkpointLocation"
 )
-_REMEDY = "Start the query as it was, or with a new checkpointLocation: what it keeps cannot be used otherwise"
+_REMEDY = "Start the query as it was, or with a new checkpointLocation: its state cannot be used otherwise"
 
 
 @dataclass(frozen=True, slots=True)
 class StateDescription:
-    """What a query keeps.
+    """What a query's state is made of.
 
     Attributes:
-        method: that made it, such as applyInPandasWithState: the operator's name.
-        timeout_conf: PySpark's.
-        key_type, value_type: of the rows.
-        num_partitions: of the state.
+        method: name of the method that created the stream, such as applyInPandasWithState. It is the operator's name.
+        timeout_conf: as PySpark has it.
+        key_type, value_type: types of the key rows and of the value rows.
+        num_partitions: number of partitions of the state.
     """
 
     method: str
@@ -64,20 +64,21 @@ class StateDescription:
 def settle_state(
     checkpoint: Location, wanted: StateDescription, conf: StateStoreConf
 ) -> tuple[StateDescription, StateStoreConf]:
-    """Writes what the query keeps, if it starts for the first time, or compares it with what it kept before.
+    """Writes the description of the state at the first start, and compares it with the written one at later starts.
 
     Args:
         checkpoint: the query's checkpointLocation.
-        conf: how its stores are to work.
+        wanted: the state as this start declares it.
+        conf: settings of the stores as this start wants them.
 
     Returns:
-        Both, with what was settled before: the number of partitions, the codec and row checksums. There is a warning
-        where that is something else than what is wanted now.
+        Description and settings, with the number of partitions, the codec and the row checksums of the first start. If
+        this start wants others, there is a warning.
 
     Raises:
-        SchemaMismatchError: key, state, timeoutConf or method are others than before; the message has both.
-        MissingFileError: batches are done, and the files that describe their state, or the log, are not there.
-        CorruptFileError: one of them is damaged.
+        SchemaMismatchError: the key, the state, the timeoutConf or the method has changed; the message has both.
+        MissingFileError: batches are done, but the files that describe their state, or the log, do not exist.
+        CorruptFileError: one of these files is damaged.
     """
     fs, path = resolve(checkpoint)
     root = f"{path}/{FOLDER}"
@@ -90,18 +91,18 @@ def settle_state(
 
 
 def check_state(checkpoint: Location, wanted: StateDescription) -> None:
-    """Compares what the query keeps with what it kept before, as settle_state does; a run of it may be active."""
+    """Compares as settle_state does, and writes nothing. A run of the query may be active."""
     fs, path = resolve(checkpoint)
     _settled(fs, f"{path}/{FOLDER}", wanted)
 
 
 def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[OperatorMetadata, Entry] | None:
-    """What describes the state, and the newest entry of the log; None where no batch has begun."""
+    """The description that was written, and the newest entry of the log; None if no batch has begun."""
     folder = _folder(root)
-    # A batch that ends meanwhile is in the first listing or not, and in the second one if it is in the first.
+    # In this order: a batch that ends meanwhile may be only in the second listing, never only in the first one.
     done, begun = (MetadataLog(fs, f"{root}/{name}", read_offset_log).list().files for name in ("commits", "offsets"))
     newest = hdfsstore_entry(fs, root, max(begun)) if begun else None
-    if newest is None:  # no batch has begun: a start before may have failed
+    if newest is None:  # no batch has begun, but an earlier start may have failed
         if done:
             raise MissingFileError(
                 f"batches {min(done)} to {max(done)} are done, but this log has no entry of them",
@@ -122,8 +123,8 @@ def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[Opera
 
 
 def fits(new: t.DataType, stored: t.DataType) -> bool:
-    """Whether rows of a type can be kept where another one is declared: names do not count, and what was declared null
-    may be declared not null now (DataType.equalsIgnoreNameAndCompatibleNullability in Spark)."""
+    """Whether rows of type `new` fit a state whose type is `stored`. Names do not count, and what was nullable may be
+    not null now (DataType.equalsIgnoreNameAndCompatibleNullability in Spark)."""
     match new, stored:
         case t.StructType(), t.StructType():
             return len(new.fields) == len(stored.fields) and all(
@@ -143,7 +144,7 @@ def fits(new: t.DataType, stored: t.DataType) -> bool:
 
 
 def shown(type_: t.DataType) -> str:
-    """A type in a line, with the names that Spark's JSON of types has."""
+    """A type in one line, with the names of Spark's JSON of types."""
     match type_:
         case t.StructType():
             fields = (f"{f.name}:{shown(f.type)}{'' if f.nullable else ' not null'}" for f in type_.fields)
@@ -156,7 +157,7 @@ def shown(type_: t.DataType) -> str:
 
 
 def write_description(fs: FileSystem, root: str, wanted: StateDescription) -> None:
-    """Writes what a query keeps.
+    """Writes the description of a query's state.
 
     Args:
         root: `<checkpoint>/hdfsstore`.

@@ -1,1 +1,1 @@
-"""Where the output of a batch goes: the formats of writeStream, and tables."""
+"""Writes the output of batches: the formats of writeStream, and tables."""

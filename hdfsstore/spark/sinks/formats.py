@@ -1,4 +1,4 @@
-"""Where the output of a batch goes: each sink is a function of foreachBatch, and may be called again for a batch."""
+"""Makes the sink of a format. A sink is a function for foreachBatch, and Spark may repeat the call for a batch."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def make_sink(
     """The sink of a format.
 
     Args:
-        source: of FORMATS, in any case.
-        path: that start() was given, else the option `path`.
-        options: those of the writer that are left for the sink, their names in lower case.
+        source: one of FORMATS, in any case.
+        path: the path of start(), else the option `path`.
+        options: the writer's options for the sink, with names in lower case.
         schema: of the output.
         checkpoint: the query's.
 
     Raises:
-        ValueError: there is no such format here; or no path, where one is needed; or the columns do not go with it.
+        ValueError: there is no such format, it needs a path and has none, or it cannot have these columns.
+        StateStoreError: the output of another query, or of Spark's own sink, is at the path.
     """
     name = source.lower()
     if name == "noop":
@@ -45,7 +46,7 @@ def make_sink(
         return ParquetSink(spark, path, options, schema, checkpoint)
     raise ValueError(
         f"there is no format {source!r} for stateful queries: it is one of {', '.join(FORMATS)}. "
-        "foreachBatch(lambda df, batch_id: df.write...) writes to whatever Spark writes to"
+        "foreachBatch(lambda df, batch_id: df.write...) writes any other format of Spark"
     )
 
 
@@ -55,7 +56,7 @@ def noop(df: DataFrame, batch_id: int) -> None:  # noqa: ARG001
 
 
 class ConsoleSink:
-    """Prints each batch as Spark's console sink does. All of a batch's output is held by the executors for it.
+    """Prints each batch as Spark's console sink does. The executors keep all of a batch's output meanwhile.
 
     Args:
         options: numRows (20), and truncate (true, or a number of characters).
@@ -68,7 +69,7 @@ class ConsoleSink:
             self._truncate = _number("truncate", options["truncate"])
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        # show() alone would run as many partitions as it takes to fill its lines, and run those again.
+        # show() alone would run partitions until its lines are full, and run some of them twice.
         df.persist()
         try:
             df.count()

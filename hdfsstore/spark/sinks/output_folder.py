@@ -1,4 +1,4 @@
-"""A folder that Spark writes output to, as Hadoop sees it: on any filesystem that Spark writes."""
+"""Accesses a folder of output through Hadoop, on any filesystem to which Spark writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss")
 
 
 class OutputFolder:
-    """A folder and what is in it, by name.
+    """A folder. Its methods take names of files and folders in it.
 
     Attributes:
         path: as the user gave it.
@@ -34,7 +34,7 @@ class OutputFolder:
         return self._fs.getUri().getScheme() in _RENAME_IN_ONE_STEP
 
     def names(self) -> list[str]:
-        """Of files and folders; none where the folder is not there."""
+        """The names of files and folders in it; none if the folder does not exist."""
         if not self._fs.exists(self._root):
             return []
         return [status.getPath().getName() for status in self._fs.listStatus(self._root)]
@@ -43,11 +43,11 @@ class OutputFolder:
         return bool(self._fs.exists(self._of(name)))
 
     def modified_ms(self, name: str) -> int | None:
-        """When a file was written, milliseconds since 1970; None where there is none."""
+        """When a file was written, in milliseconds since 1970; None if there is no such file."""
         return int(self._fs.getFileStatus(self._of(name)).getModificationTime()) if self.exists(name) else None
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
+        """The content of a file; None if there is no such file."""
         if not self.exists(name):
             return None
         stream = self._fs.open(self._of(name))
@@ -57,10 +57,10 @@ class OutputFolder:
             stream.close()
 
     def create(self, name: str, content: bytes = b"") -> None:
-        """Writes a file that appears whole; nothing happens where there is one of that name.
+        """Writes a file that appears whole. It does nothing if a file of that name exists.
 
-        Of several that do so at once one wins. On an object store one that comes between the look and the write of
-        another may be written over: who has to know reads the file again.
+        If several writers do so at once, one wins. On an object store, a writer that looks before another one has
+        written overwrites that one's file. A caller that must know who won reads the file again.
         """
         if self._fs.getUri().getScheme() == _LOCAL:
             path = self._fs.makeQualified(self._of(name)).toUri().getPath()
@@ -83,14 +83,14 @@ class OutputFolder:
                     raise
 
     def delete(self, name: str) -> None:
-        """Nothing happens where it is not there."""
+        """Deletes a file or a folder, if it exists."""
         self._fs.delete(self._of(name), True)
 
     def rename(self, name: str, to: str) -> None:
         """Gives a file or a folder another name.
 
         Raises:
-            StateStoreError: it is not there, or cannot be renamed.
+            StateStoreError: it does not exist, or cannot be renamed.
         """
         try:
             renamed = self._fs.rename(self._of(name), self._of(to))
@@ -112,8 +112,8 @@ class OutputFolder:
         return StateStoreError(
             f"the output of a batch was written and could not be renamed to {to}",
             self._of(name).toString(),
-            remedy="See that nothing else writes there, another driver of this query above all; the batch is written "
-            "again when the query is started",
+            remedy="Make sure that nothing else writes there, another driver of this query above all. The next start "
+            "of the query writes the batch again",
         )
 
     def _of(self, name: str) -> Any:

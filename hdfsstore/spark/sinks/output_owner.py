@@ -1,12 +1,12 @@
-"""Whose output a folder holds: the first query that is to write there leaves its id.
+"""Marks a folder of output with the id of the query that it belongs to, and refuses other queries.
 
     <path>/_hdfsstore_query      {"id":"<id of the query, as in <checkpoint>/metadata>"}
 
-Readers pass over names that begin with "_". The file is created only if absent, before any output, and read again
-before each batch: of queries that start at the same moment one has the folder, and the others are refused.
+Readers ignore names that begin with "_". The file is created only if absent, before any output, and read again before
+each batch. So if several queries start at the same moment, one gets the folder, and the others are refused.
 
-A folder without the file may have been written before there were such files. The query goes on there whose log tells
-of these batches: each that is there, and that the log holds, was written between its beginning and its end.
+Earlier releases wrote folders without the file. A query may go on in such a folder if its log fits the batches there:
+each batch that is in the folder and in the log was written between its beginning and its end.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger("hdfsstore.spark.output_owner")
 MARK = "_hdfsstore_query"
 SUCCESS = "_SUCCESS"
 _BATCH = re.compile(r"batch=(0|[1-9]\d*)", re.ASCII)
-# What a driver left that was killed before there were marks: _writing-<batch>-<uuid>.
+# Left by a killed driver of an earlier release, which wrote no marks: _writing-<batch>-<uuid>.
 _UNMARKED_WRITING = re.compile(r"_writing-\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-# By how much the clocks of the driver and of the filesystems may differ.
+# The most by which the clocks of the driver and of the filesystems may differ.
 _CLOCKS_MS = 2_000
 
 
@@ -44,14 +44,14 @@ def batch_folder(batch_id: int) -> str:
 
 
 def claim(folder: OutputFolder, checkpoint: str) -> str:
-    """Makes the folder that of the query, or finds that it is. Returns the query's id.
+    """Marks the folder as the query's, unless it is so already. Returns the query's id.
 
     Args:
-        checkpoint: the query's checkpointLocation. Where Spark has never started it there the query is given its id.
+        checkpoint: the query's checkpointLocation. If Spark has never started the query, it gets its id here.
 
     Raises:
-        StateStoreError: there is output of another query, or of nobody knows which.
-        MissingFileError: the query has run, and Spark's file with its id is not there.
+        StateStoreError: the folder has output of another query, or of an unknown one.
+        MissingFileError: the query has run, and Spark's file with its id is missing.
         CorruptFileError: the folder's mark, or that file, is damaged.
     """
     fs, path = resolve(checkpoint)
@@ -61,14 +61,14 @@ def claim(folder: OutputFolder, checkpoint: str) -> str:
         folder.create(MARK, encode_query_metadata(query_id))
         _check(folder, _owner(folder), query_id)
         names = folder.names()
-        if any(map(_BATCH.fullmatch, names)):  # its own, from before
+        if any(map(_BATCH.fullmatch, names)):  # the query's own, written before there were marks
             for name in filter(_UNMARKED_WRITING.fullmatch, names):
                 folder.delete(name)
     return query_id
 
 
 def check(folder: OutputFolder, checkpoint: str) -> str | None:
-    """As claim, and changes nothing. Returns the id of the query whose folder it is; None where it has no mark."""
+    """Checks as claim does, without a change. Returns the id in the folder's mark; None if it has no mark."""
     fs, path = resolve(checkpoint)
     owner = _owner(folder)
     if owner is None:
@@ -82,7 +82,7 @@ def _owner(folder: OutputFolder) -> str | None:
     content = folder.read(MARK)
     if content is None:
         return None
-    with remedied("If the output there is of this query delete this file, and it is written again"):
+    with remedied("If the output there is of this query, delete this file, and it is written again"):
         return parse_query_metadata(content, f"{folder.path}/{MARK}")
 
 
@@ -92,7 +92,7 @@ def _check(folder: OutputFolder, owner: str | None, query_id: str | None) -> Non
         raise StateStoreError(
             f"the output there is of query {owner}, and {who}: its batches would replace those of the other",
             f"{folder.path}/{MARK}",
-            remedy="Choose another path for the output; or delete that folder, if what it holds is not needed",
+            remedy="Choose another path for the output; or delete that folder, if you do not need its content",
         )
 
 
@@ -107,17 +107,17 @@ def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> No
             f"there are batches {min(found)} to {max(found)} of a query that has left no {MARK}, and the log in "
             f"{checkpoint} does not fit them: the batches of this query would replace them",
             folder.path,
-            remedy="Choose another path for the output; or delete that folder, if what it holds is not needed. If this "
+            remedy="Choose another path for the output; or delete that folder, if you do not need its content. If this "
             f"query wrote it, put a file {MARK} there, with the content {mark}",
         )
-    log.info("%s: the output there was written by query %s, whose checkpoint this is", folder.path, query_id)
+    log.info("%s: query %s wrote the output there, by the log of its checkpoint", folder.path, query_id)
 
 
 def _has_written(folder: OutputFolder, found: Set[int], fs: FileSystem, root: str) -> bool:
-    """Whether each batch in the folder that the query's log holds was written there in its time.
+    """Whether each batch that is in the folder and in the query's log was written between its beginning and its end.
 
     Args:
-        found: the batches in the folder; others may have been deleted or moved there.
+        found: the batches in the folder. Other batches may have been deleted or moved away.
         root: `<checkpoint>/hdfsstore`.
     """
     done = MetadataLog(fs, f"{root}/commits", read_offset_log).list().files
@@ -138,7 +138,7 @@ def _has_written(folder: OutputFolder, found: Set[int], fs: FileSystem, root: st
 
 
 def _query_id(fs: FileSystem, checkpoint: str) -> str | None:
-    """The id that Spark has given to the query; None where it was never started."""
+    """The id that the query has; None if it was never started."""
     path = f"{checkpoint}/metadata"
     try:
         return read_query_id(fs, path)
@@ -153,10 +153,10 @@ def _query_id(fs: FileSystem, checkpoint: str) -> str | None:
 
 
 def _new_query_id(fs: FileSystem, checkpoint: str) -> str:
-    """Gives the query an id, which Spark finds in its file and keeps."""
+    """Gives the query an id. Spark finds it in its file and keeps it."""
     path = f"{checkpoint}/metadata"
     try:
         publish(fs, path, encode_query_metadata(str(uuid.uuid4())), overwrite=False)
     except FileExistsError:
-        log.debug("%s: another start of the query was quicker", path)
+        log.debug("%s: another start of the query has written the id first", path)
     return read_query_id(fs, path)

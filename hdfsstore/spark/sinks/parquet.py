@@ -1,19 +1,19 @@
-"""One folder a batch, whole or not there, of one query.
+"""Writes each batch of a query to a folder of its own, which appears whole.
 
-    <path>/_hdfsstore_query                    whose output this is: output_owner.py
-    <path>/_writing-<query>-<batch>-<uuid>/    while a batch is written; Spark's readers pass over it
+    <path>/_hdfsstore_query                    the id of the query (output_owner.py)
+    <path>/_writing-<query>-<batch>-<uuid>/    while a batch is written; Spark's readers ignore it
                              /_STARTED         made before the batch is written, becomes _SUCCESS
-    <path>/_replaced-<query>-<batch>-<uuid>/   the batch that was there before, until the new one is in its place
+    <path>/_replaced-<query>-<batch>-<uuid>/   the earlier output of the batch, until the new one is in its place
     <path>/batch=<batch>/*.parquet             a batch; a batch that runs again replaces it
-    <path>/batch=<batch>/_SUCCESS              written last, removed first: with it the folder is whole, on every
+    <path>/batch=<batch>/_SUCCESS              written last, removed first: a folder that has it is whole, on every
                                                filesystem
 
-Where a folder is renamed in one step no reader meets half a batch, whether it looks for _SUCCESS or not. An object
-store renames by copying, so there Spark writes to the folder itself.
+If the filesystem renames a folder in one step, no reader sees half a batch, even if it ignores _SUCCESS. An object
+store renames by copying, so Spark writes to the batch's folder itself there.
 
-A driver that starts puts back a batch that was moved away and has no other in its place, and sweeps what an earlier
-driver was writing: it renames the folder and then deletes it. If that one is alive after all it misses _STARTED, and
-what is left of its batch is not published.
+A driver that starts puts back a batch that was moved away and not replaced. It also sweeps what an earlier driver was
+writing: it renames that folder, and then deletes it. If the earlier driver is still alive, it does not find _STARTED,
+and does not publish the rest of its batch.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _COLUMN = "batch"
 _WRITING = "_writing-"
 _REPLACED = "_replaced-"
 _STARTED = "_STARTED"
-# Left by Spark's own file sink, which is then the only one whose files its readers see (FileStreamSink.scala).
+# Left by Spark's own file sink. With it, readers see only the files of that sink (FileStreamSink.scala).
 _SPARK_METADATA = "_spark_metadata"
 _MARK_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 class ParquetSink:
-    """Writes batches to a folder. One driver at a time.
+    """Writes batches to a folder. Only one driver may do so at a time.
 
     Args:
-        path: the folder; it is made at start.
-        options: of Spark's parquet writer, such as compression.
+        path: the folder. The start of the query creates it.
+        options: options of Spark's parquet writer, such as compression.
         schema: of the output.
-        checkpoint: the query's, whose id marks the folder.
+        checkpoint: the query's. The query's id marks the folder.
 
     Raises:
-        ValueError: there is no path, or a column is named as the folders are.
-        StateStoreError: Spark's own file sink has written there, or another query.
+        ValueError: there is no path, or a column has the name of the folders' partition column.
+        StateStoreError: Spark's own file sink, or another query, has written there.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class ParquetSink:
             raise ValueError("format('parquet') needs a path: start('/data/out'), or option('path', ...)")
         if _COLUMN in (name.lower() for name in schema.names):
             raise ValueError(
-                f"the output has a column {_COLUMN!r}, which readers of {path}/{_COLUMN}=... get from the names of "
-                "the folders. Name it otherwise"
+                f"the output has a column {_COLUMN!r}, which readers of {path}/{_COLUMN}=... take from the names of "
+                "the folders. Give it another name"
             )
         self._spark = spark
         self._path = path
@@ -81,10 +81,10 @@ class ParquetSink:
         check(folder, checkpoint.ours)
 
     def claim(self) -> None:
-        """Makes the folder that of the query, and puts right what a driver of it left that was killed.
+        """Marks the folder as the query's, and repairs what a killed driver of the query has left.
 
         Raises:
-            StateStoreError: the output of another query is there.
+            StateStoreError: the folder has output of another query.
         """
         folder = OutputFolder(self._spark, self._path)
         query_id = claim(folder, self._checkpoint.ours)
@@ -122,7 +122,7 @@ class ParquetSink:
 
 
 def _replace(folder: OutputFolder, writing: str, target: str, replaced: str) -> None:
-    """Gives a batch that was written its name. Whenever it is killed the folder of before is there, or this one."""
+    """Publishes a written batch under its name. A kill at any point leaves the earlier output or the new one."""
     if not folder.exists(target):
         folder.rename(writing, target)
         return
@@ -134,9 +134,9 @@ def _replace(folder: OutputFolder, writing: str, target: str, replaced: str) -> 
 
 
 def _put_back(folder: OutputFolder, replaced: str, target: str) -> None:
-    """Deletes what was moved away, or puts it back where nothing has come in its place."""
+    """Deletes the earlier output that was moved away, or puts it back if nothing has replaced it."""
     if folder.exists(f"{replaced}/{SUCCESS}") and not folder.exists(target):
         folder.rename(replaced, target)
     else:
-        folder.delete(f"{replaced}/{SUCCESS}")  # first: what is deleted in part is not put back
+        folder.delete(f"{replaced}/{SUCCESS}")  # first, so that a half-deleted folder is not put back
         folder.delete(replaced)

@@ -16,11 +16,11 @@ class TableSink:
     Args:
         table_name: as in spark.table.
         source: the table's provider.
-        options: of Spark's parquet writer; `path` is where a new table's files are to be.
+        options: options of Spark's parquet writer. `path` says where a new table has its files.
         schema: of the output.
 
     Raises:
-        ValueError: it is a view, has another provider than parquet, or other columns than the output.
+        ValueError: it is a view, its provider is not parquet, or its columns are not those of the output.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class TableSink:
             _check(spark, table_name, schema)
 
     def make_table(self) -> None:
-        """Makes the table where it is not there."""
+        """Creates the table if it does not exist."""
         if not self._spark.catalog.tableExists(self._name):
             self._spark.catalog.createTable(self._name, self._path, _PROVIDER, self._schema)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:  # noqa: ARG002
         df.write.options(**self._options).format(_PROVIDER).mode("append").saveAsTable(self._name)
-        # A batch has a session of its own; the one that started the query remembers the files that were there.
+        # A batch has a session of its own. The session that started the query still caches the table's old files.
         self._spark.catalog.refreshTable(self._name)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.errors import StateStoreError, UserFunctionError
-from hdfsstore.spark.redaction import is_own
+from hdfsstore.spark.redaction import is_raised_here
 from hdfsstore.spark.spec import EVENT_TIME_TIMEOUT, NO_TIMEOUT, NO_TIMESTAMP, Columns
 from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_state import PartitionState
@@ -176,7 +176,7 @@ class ArrowEngine:
                 return
             table = self._in_schema(output)
         except BaseException as error:
-            if isinstance(error, StateStoreError) and is_own(error):  # of the state
+            if isinstance(error, StateStoreError) and is_raised_here(error):  # of the state
                 raise
             raise UserFunctionError(
                 f"the function of mapInArrowWithState failed in partition {state.partition_id} of batch "

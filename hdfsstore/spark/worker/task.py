@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 
 from hdfsstore.errors import SchemaMismatchError, StateStoreError, UserFunctionError, remedied
-from hdfsstore.spark.redaction import is_own, is_own_call
+from hdfsstore.spark.redaction import is_call_here, is_raised_here
 from hdfsstore.spark.spec import BatchSpec, QuerySpec, Report
 from hdfsstore.spark.worker.engine import Engine
 from hdfsstore.spark.worker.partition_input import PartitionInput
@@ -97,7 +97,7 @@ class StatefulTask:
         try:
             return self._engine.load()
         except BaseException as error:
-            if isinstance(error, StateStoreError) and is_own(error):
+            if isinstance(error, StateStoreError) and is_raised_here(error):
                 raise
             raise UserFunctionError(
                 f"the function cannot be unpickled in partition {state.partition_id} of batch {state.batch_id}: "
@@ -124,6 +124,6 @@ def pass_on(error: Exception, state: PartitionState) -> NoReturn:
 def _trace(error: BaseException, state: PartitionState) -> str:
     """The traceback from where this package is left."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next and is_own_call(trace):
+    while trace is not None and trace.tb_next and is_call_here(trace):
         trace = trace.tb_next
     return state.shown.trace(error, trace)

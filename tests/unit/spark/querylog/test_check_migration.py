@@ -88,7 +88,7 @@ def test_what_the_logs_tell_is_refused_before(tmp_path: Path, what: str) -> None
     assert content(checkpoint) == before
 
 
-def test_what_can_be_taken_over_is_left_as_it_is(tmp_path: Path) -> None:
+def test_what_can_be_migrated_is_left_as_it_is(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     before = content(checkpoint)
     check_migration(str(checkpoint), WANTED, CONF, ())

@@ -150,7 +150,7 @@ def test_a_state_that_spark_has_not_left_changes_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("folder", ["commits", "."])
-def test_a_state_that_was_ours_is_not_taken_over_again(tmp_path: Path, folder: str) -> None:
+def test_a_state_that_was_ours_is_not_migrated_again(tmp_path: Path, folder: str) -> None:
     """Files that are lost since are no reason to go back to what Spark's operator has left."""
     checkpoint = a_copy(tmp_path)
     migrate(str(checkpoint), WANTED, CONF, [])
@@ -158,7 +158,7 @@ def test_a_state_that_was_ours_is_not_taken_over_again(tmp_path: Path, folder: s
         if path.is_file():
             path.unlink()
     before = names(checkpoint)
-    with pytest.raises(MissingFileError, match=r"taken over from Spark's operator .* Put the files of") as caught:
+    with pytest.raises(MissingFileError, match=r"migrated from Spark's operator .* Put the files of") as caught:
         migrate(str(checkpoint), WANTED, CONF, [])
     assert caught.value.path == f"{checkpoint}/hdfsstore/commits"
     assert names(checkpoint) == before
@@ -362,7 +362,7 @@ def test_killed_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls:
 
 
 def test_spark_went_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as Spark's metadata is there, its query can run on; what it has committed then is taken over."""
+    """As long as Spark's metadata is there, its query can run on; what it has committed then is migrated."""
     checkpoint = a_copy(tmp_path)
     later = {name: (checkpoint / name).read_bytes() for name in (f"commits/{LAST}", f"offsets/{LAST}")}
     for name in later:
