@@ -1,4 +1,4 @@
-"""The source that ticks, against the batches that Spark runs for its own operator on the same input."""
+"""The timeout source, against the batches that Spark runs for its own operator on the same input."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_event_time_batches_are_those_of_spark(source: Input, tmp_path: Path) ->
     assert sum(p.numInputRows for p in progress) == 2
 
 
-def test_a_tick_that_a_restart_left_behind(spark: SparkSession, source: Input, tmp_path: Path) -> None:
+def test_a_batch_for_timeouts_that_a_restart_left_behind(spark: SparkSession, source: Input, tmp_path: Path) -> None:
     query = Query(source.stream(), tmp_path / "checkpoint", "EventTimeTimeout")
     source.add(100)
     with conf(spark, NO_DATA_BATCHES, False):
@@ -188,7 +188,7 @@ def test_a_tick_that_a_restart_left_behind(spark: SparkSession, source: Input, t
     assert watermarks(query.checkpoint) == [0, 90]
 
 
-def test_processing_time_ticks_when_the_clock_has_passed_the_timeout(source: Input, tmp_path: Path) -> None:
+def test_a_batch_runs_when_the_clock_has_passed_the_timeout(source: Input, tmp_path: Path) -> None:
     query = Query(source.stream(), tmp_path / "checkpoint", "ProcessingTimeTimeout")
     query.timeouts = [10**9, 1000, None]
     running = query.start(**AT_ONCE)
@@ -225,7 +225,7 @@ def test_processing_time_ends_under_available_now(source: Input, tmp_path: Path)
     assert list(query.rows.values())[done + 1 :] == [1]
 
 
-def test_queries_of_one_session_tick_apart(source: Input, tmp_path: Path) -> None:
+def test_timeouts_of_two_queries_of_a_session_are_apart(source: Input, tmp_path: Path) -> None:
     source.add(100)
     first = Query(source.stream(), tmp_path / "first", "EventTimeTimeout")
     second = Query(source.stream(), tmp_path / "second", "ProcessingTimeTimeout")
@@ -244,9 +244,9 @@ def test_the_schema_stays_whatever_the_types(source: Input) -> None:
         TIMESTAMP_NTZ'2024-01-01 00:00:00' AS ntz FROM {df}"""
     df = source.stream()
     df = df.sparkSession.sql(of_all_kinds, df=df)
-    ticking, _ = with_timeout_source(df, "EventTimeTimeout")
-    assert ticking.schema == df.schema
-    assert [f.metadata for f in ticking.schema] == [f.metadata for f in df.schema]
+    with_source, _ = with_timeout_source(df, "EventTimeTimeout")
+    assert with_source.schema == df.schema
+    assert [f.metadata for f in with_source.schema] == [f.metadata for f in df.schema]
 
 
 def test_no_timeout_no_source(source: Input) -> None:

@@ -293,7 +293,7 @@ def test_the_offsets_of_the_committed_batch_are_lost(tmp_path: Path) -> None:
         migrate(str(checkpoint), WANTED, CONF, [])
 
 
-def test_an_offset_log_that_finds_sources_by_id_needs_no_place_for_the_source_of_ticks(tmp_path: Path) -> None:
+def test_an_offset_log_that_finds_sources_by_id_needs_no_place_for_the_timeout_source(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     path = checkpoint / f"offsets/{LAST}"
     _, metadata, source = path.read_text().split("\n")
