@@ -25,7 +25,7 @@ from hdfsstore.fs import Location, resolve
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3
-_OWN = "hdfsstore"
+_HDFSSTORE = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class CommitLogEntry:
         next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
         state_unique_ids: operator id -> partition -> the unique id of each store's new version; empty without them.
         sinks: what is known of each sink, by name.
-        own: what a driver of ours has added for itself.
+        hdfsstore_fields: fields that the driver of an hdfsstore query has added.
     """
 
     version: int
     next_watermark_ms: int
     state_unique_ids: dict[int, list[list[str]]]
     sinks: dict[str, Any]
-    own: dict[str, Any] = field(default_factory=dict)
+    hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
 def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> CommitLogEntry:
@@ -55,7 +55,7 @@ def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
         fields.integer("nextBatchWatermarkMs", 0),
         _unique_ids(fields),
         fields.plain("sinkMetadataMap"),
-        fields.plain(_OWN),
+        fields.plain(_HDFSSTORE),
     )
 
 
@@ -67,8 +67,8 @@ def encode_commit_log(entry: CommitLogEntry) -> bytes:
         fields["stateUniqueIds"] = {str(operator): ids for operator, ids in entry.state_unique_ids.items()}
     if entry.version == 3:
         fields["sinkMetadataMap"] = entry.sinks
-    if entry.own:
-        fields[_OWN] = entry.own
+    if entry.hdfsstore_fields:
+        fields[_HDFSSTORE] = entry.hdfsstore_fields
     return encode_versioned(entry.version, dump_json(fields))
 
 
@@ -115,7 +115,7 @@ class CommitLog:
         batch_id: int,
         next_watermark_ms: int,
         infos: Mapping[int, Mapping[int, Sequence[StateStoreCheckpointInfo]]],
-        own: Mapping[str, Any] | None = None,
+        hdfsstore_fields: Mapping[str, Any] | None = None,
     ) -> CommitLogEntry:
         """Writes the entry of a batch, which commits it.
 
@@ -123,7 +123,7 @@ class CommitLog:
             batch_id: its number; the stores' versions are one more.
             next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
             infos: operator id -> partition -> what its chosen task reported of each of its stores, in their order.
-            own: what the driver wants to find in the entry again: values of JSON by name.
+            hdfsstore_fields: fields that the driver adds to the entry: values of JSON by name.
 
         Raises:
             BatchAlreadyLoggedError: the log has an entry of the batch.
@@ -147,7 +147,7 @@ class CommitLog:
                 ]
                 for operator_id, parts in sorted(infos.items())
             }
-        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {}, dict(own or {}))
+        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {}, dict(hdfsstore_fields or {}))
         self._log.add(batch_id, encode_commit_log(entry))
         return entry
 

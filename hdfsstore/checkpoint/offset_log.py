@@ -27,7 +27,7 @@ from hdfsstore.fs import read_file
 
 NEWEST_VERSION = 2
 _NO_OFFSET = "-"
-_OWN = "hdfsstore"
+_HDFSSTORE = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class OffsetLogEntry:
         source_ids: each source's id; its position in version 1.
         source_metadata: of each source that has it, by source id: sourceId, providerName, apiVersion.
         control_batch: of a batch without data that the engine made (operationType, operationInfo), else empty.
-        own: what a driver of ours has added for itself.
+        hdfsstore_fields: fields that the driver of an hdfsstore query has added.
     """
 
     version: int
@@ -52,7 +52,7 @@ class OffsetLogEntry:
     source_ids: list[str]
     source_metadata: dict[str, Any]
     control_batch: dict[str, Any]
-    own: dict[str, Any] = field(default_factory=dict)
+    hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
 def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
@@ -82,7 +82,7 @@ def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
         source_ids,
         fields.plain("sourceMetadataInfo"),
         fields.plain("controlBatchInfo"),
-        fields.plain(_OWN),
+        fields.plain(_HDFSSTORE),
     )
 
 
@@ -97,8 +97,8 @@ def encode_offset_log(entry: OffsetLogEntry) -> bytes:
         if entry.control_batch:
             fields["controlBatchInfo"] = entry.control_batch
         sources = [f"{source_id}:{offset}" for source_id, offset in zip(entry.source_ids, sources, strict=True)]
-    if entry.own:
-        fields[_OWN] = entry.own
+    if entry.hdfsstore_fields:
+        fields[_HDFSSTORE] = entry.hdfsstore_fields
     return encode_versioned(entry.version, dump_json(fields), *sources)
 
 

@@ -26,7 +26,7 @@ from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.codecs.spark_json import dump_json
 
 NEWEST_VERSION = 2
-_OWN = "hdfsstore"
+_HDFSSTORE = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,17 @@ class StoreMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetadata:
-    """One operator; `properties` are those of transformWithState, else empty; `own` is what a driver of ours added."""
+    """One operator.
+
+    Attributes:
+        properties: those of transformWithState, else empty.
+        hdfsstore_fields: fields that the driver of an hdfsstore query has added.
+    """
 
     name: str
     stores: list[StoreMetadata]
     properties: dict[str, Any]
-    own: dict[str, Any] = field(default_factory=dict)
+    hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
 def read_operator_metadata(
@@ -87,8 +92,8 @@ def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, opera
     }
     if version == 2:
         content["operatorPropertiesJson"] = dump_json(metadata.properties)
-    if metadata.own:
-        content[_OWN] = metadata.own
+    if metadata.hdfsstore_fields:
+        content[_HDFSSTORE] = metadata.hdfsstore_fields
     return encode_versioned(version, dump_json(content))
 
 
@@ -104,7 +109,7 @@ def _read(fs: FileSystem, path: str, siblings: Collection[str] | None) -> Operat
         fields.child("operatorInfo").string("operatorName"),
         [_store(store) for store in fields.children("stateStoreInfo")],
         properties,
-        fields.plain(_OWN),
+        fields.plain(_HDFSSTORE),
     )
 
 

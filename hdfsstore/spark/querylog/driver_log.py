@@ -150,9 +150,9 @@ class DriverLog:
             self._base_ids(before),
             *entry.times,
             (before.entry if before else entry).parsed.watermark_ms,
-            before.commit.own.get(NEXT_TIMEOUT) if before else None,
+            before.commit.hdfsstore_fields.get(NEXT_TIMEOUT) if before else None,
             is_repeated,
-            before.commit.own.get(SHAPES) if before else None,
+            before.commit.hdfsstore_fields.get(SHAPES) if before else None,
         )
 
     def finish(
@@ -192,8 +192,8 @@ class DriverLog:
         for batch_id in reversed(self._commits.list().files):
             entry = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id}")
             commit = hdfsstore_commit(self._fs, self._root, batch_id) if entry else None
-            if entry is not None and commit is not None and entry.digest == commit.own.get(OFFSETS):
-                return Finished(batch_id, *entry.times, commit.own.get(NEXT_TIMEOUT))
+            if entry is not None and commit is not None and entry.digest == commit.hdfsstore_fields.get(OFFSETS):
+                return Finished(batch_id, *entry.times, commit.hdfsstore_fields.get(NEXT_TIMEOUT))
         return None
 
     def _goes_on(self, batch_id: int, entry: Entry) -> bool:
@@ -216,7 +216,7 @@ class DriverLog:
         if commit is None or entry is None:
             raise self._missing(batch_id, path if commit is None else f"{self._root}/offsets/{batch_id - 1}")
         theirs = read_entry(self._fs, f"{self._checkpoint}/offsets/{batch_id - 1}") or entry
-        if not theirs.digest == entry.digest == commit.own.get(OFFSETS):
+        if not theirs.digest == entry.digest == commit.hdfsstore_fields.get(OFFSETS):
             raise LogMismatchError(
                 f"batch {batch_id} cannot start: batch {batch_id - 1} of this entry is not the one in "
                 f"{self._checkpoint}/offsets, which the query has run without hdfsstore.spark",

@@ -87,7 +87,7 @@ class Entry:
     @property
     def digest(self) -> str:
         """SHA-256 of Spark's entry. Two entries with the same digest belong to the same batch."""
-        return str(self.parsed.own.get(OFFSETS) or hashlib.sha256(self.content).hexdigest())
+        return str(self.parsed.hdfsstore_fields.get(OFFSETS) or hashlib.sha256(self.content).hexdigest())
 
     @property
     def times(self) -> tuple[int, int]:
@@ -144,7 +144,7 @@ def hdfsstore_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry
             commit = read_commit_log(fs, path)
         except FileNotFoundError:
             return None
-        if OFFSETS not in commit.own:
+        if OFFSETS not in commit.hdfsstore_fields:
             raise CorruptFileError("the entry does not say to which batch it belongs: its end is missing", path)
         return commit
 
@@ -165,7 +165,7 @@ def copied(entry: Entry, settings: Mapping[str, str]) -> Entry:
     if all(entry.parsed.conf.get(name) == value for name, value in settings.items()):
         return entry
     conf = {**entry.parsed.conf, **settings}
-    ours = replace(entry.parsed, conf=conf, own={OFFSETS: entry.digest})
+    ours = replace(entry.parsed, conf=conf, hdfsstore_fields={OFFSETS: entry.digest})
     return Entry(encode_offset_log(ours), ours)
 
 

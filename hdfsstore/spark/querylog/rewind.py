@@ -35,7 +35,7 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     if commit is None:
         return False
     # The commit itself names its batch. After a rewind it may lie beside the offsets of another batch.
-    return commit.own.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
+    return commit.hdfsstore_fields.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
 
 
 def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:

@@ -185,7 +185,7 @@ def _schema_path(folder: str) -> str:
 
 def _compare(fs: FileSystem, folder: str, metadata: OperatorMetadata, wanted: StateDescription) -> None:
     path = f"{folder}/_metadata/metadata"
-    timeout_conf = metadata.own.get(_TIMEOUT_CONF)
+    timeout_conf = metadata.hdfsstore_fields.get(_TIMEOUT_CONF)
     for what, before, now in (
         ("function", metadata.name, wanted.method),
         ("timeoutConf", timeout_conf, wanted.timeout_conf),
