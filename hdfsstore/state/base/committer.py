@@ -1,13 +1,13 @@
-"""Writes the next version of a store: what it updated; or all of it, where the checkpoint format changes.
+"""Writes the next version of a store: its updates, or the whole version if the checkpoint format changes.
 
     format  base written in  file                       content
     2       2, or version 0  <v>_<uuid>.<changes>       header with the lineage | records of the updates
-    2       1                <v>_<uuid>.<whole>         everything: lineages begin here
-    1       1, or version 0  <v>.<changes>              records of the updates; replaces what an earlier run wrote
-    1       2                <v>.<whole>                everything; replaces it likewise
-    1       1, a late one    <v>.<whole>                the same, where an earlier run's is all that is left of <v>
+    2       1                <v>_<uuid>.<whole>         the whole version: lineages begin here
+    1       1, or version 0  <v>.<changes>              records of the updates; replaces an earlier attempt's file
+    1       2                <v>.<whole>                the whole version; replaces an earlier attempt's files
+    1       1, a late one    <v>.<whole>                the same, if only an earlier attempt's snapshot of <v> is left
 
-with the backend's extensions. Records are compressed, and every file is published whole or not at all.
+The extensions are the backend's. Records are compressed, and every file is published whole or not at all.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Committer(ABC, Generic[V, U]):
 
     Args:
         reader: of the store's files; it says where and how they are written.
-        checkpoint_format_version: that of the versions that are written.
-        lineages: what is held, and known of snapshots.
-        counts: where full snapshots are counted.
+        checkpoint_format_version: of the versions that are written.
+        lineages: of the store's versions.
+        counts: counts full snapshots.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Committer(ABC, Generic[V, U]):
 
     def after_fork(self) -> None:
         """In a forked child: no thread is left that could hold the lock."""
-        # In version 1 two attempts write one file, and memory must hold what the last of them wrote.
+        # In format version 1 two attempts write the same file, and the cached version must be the one written last.
         self._one_file = threading.Lock()
 
     def commit(self, base: V, updates: U) -> VersionId:
-        """Writes `updates` on top of `base` and holds the version.
+        """Writes `updates` on top of `base` and caches the version.
 
         Raises:
-            StateStoreError: the file could not be written. What was there before is as it was.
+            StateStoreError: the file could not be written. The files from before are unchanged.
             ImageDamagedError: the base has to be written too, and cannot be read.
         """
         version = base.id[0] + 1
@@ -85,7 +85,7 @@ class Committer(ABC, Generic[V, U]):
         """The records of the updates, end mark included."""
 
     @abstractmethod
-    def _hold(
+    def _cache(
         self,
         base: V,
         updates: U,
@@ -93,15 +93,15 @@ class Committer(ABC, Generic[V, U]):
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
     ) -> None:
-        """Holds a version that was written."""
+        """Caches a version that was written."""
 
     @abstractmethod
-    def _whole(self, base: V, updates: U, version_id: VersionId) -> None:
-        """Writes everything, so that no load mixes files of the two formats, and holds it."""
+    def _write_whole(self, base: V, updates: U, version_id: VersionId) -> None:
+        """Writes the whole version, so that no load mixes files of the two formats, and caches it."""
 
     def _write(self, base: V, updates: U, version_id: VersionId, switches: bool) -> None:
-        if switches or (not self._with_ids and self._rests_on_snapshot(version_id)):
-            self._whole(base, updates, version_id)
+        if switches or (not self._with_ids and self._needs_snapshot(version_id)):
+            self._write_whole(base, updates, version_id)
             self._counts["forceSnapshotCount"] += 1
             return
         lineage = self._lineages.lineage_after(base)
@@ -114,27 +114,27 @@ class Committer(ABC, Generic[V, U]):
         else:
             self._remove_other(version_id, "snapshot")
             digest = self._publish(version_id, "delta", self._records(updates))
-            # Once more: a snapshot of the earlier run may have been on its way (who uploads one looks for this file
-            # after it).
+            # Once more: the upload of the earlier attempt's snapshot may have ended since. (An upload, in turn, checks
+            # this file when it ends.)
             self._remove_other(version_id, "snapshot")
-        self._hold(base, updates, version_id, lineage, digest)
+        self._cache(base, updates, version_id, lineage, digest)
 
-    def _rests_on_snapshot(self, version_id: VersionId) -> bool:
-        """Whether all later versions would be lost with a snapshot that an earlier run of this one has left."""
+    def _needs_snapshot(self, version_id: VersionId) -> bool:
+        """Whether later versions need the snapshot that an earlier attempt at this version has left."""
         if file_types(self._reader.fs, [self._reader.path(version_id, "snapshot")]) == [FileType.NotFound]:
             return False
         listing = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions)
         return listing.rests_on_snapshot(version_id[0])
 
     def _remove_other(self, version_id: VersionId, kind: FileKind) -> None:
-        """Removes what an earlier run of the version left, which would be read in place of what is written now."""
+        """Removes an earlier attempt's file of the version, which would be read instead of the new one."""
         path = self._reader.path(version_id, kind)
         if file_types(self._reader.fs, [path]) != [FileType.NotFound]:
             remove(self._reader.fs, [path])
             self._lineages.note_removed(version_id)
 
     def _publish(self, version_id: VersionId, kind: FileKind, content: Iterable[Buffer]) -> FileDigest | None:
-        """Writes the version's file; returns what there is in the place of an id, where it has none."""
+        """Writes the version's file. Returns its digest; None where the version has an id."""
         return self._publish_as_is(version_id, kind, compressed(self._reader.format.compression_codec, content))
 
     def _publish_as_is(self, version_id: VersionId, kind: FileKind, pieces: Iterable[bytes]) -> FileDigest | None:

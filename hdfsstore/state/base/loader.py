@@ -1,7 +1,7 @@
-"""Gets versions of a store to hand, of any backend: one that is held is used, if it is still what it was.
+"""Loads versions of a store, of any backend, or takes them from the cache if their files have not changed.
 
-With unique ids an id says all: files under it never change. Without (checkpoint format version 1) a file may have been
-replaced by another run's since: it is read and compared with what it was.
+Files with a unique id never change. A file without one (checkpoint format version 1) may have been replaced by another
+attempt: it is read and compared with its digest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Loader(ABC, Generic[V]):
     Args:
         reader: of the store's files.
         versions: the cached ones.
-        counts: where hits and misses are counted.
+        counts: counts hits and misses.
     """
 
     def __init__(self, reader: VersionReader, versions: CachedVersions[V], counts: Counter[str]) -> None:
@@ -40,39 +40,40 @@ class Loader(ABC, Generic[V]):
         self._loading = threading.Lock()
 
     def load(self, version_id: VersionId) -> V:
-        """The version, which is held from now on.
+        """Returns the version, and caches it.
 
         Raises:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: one of them is damaged.
         """
-        held = self._cached_version(version_id)
-        if held is None:
+        version = self._find_unchanged(version_id)
+        if version is None:
             with self._loading:
-                held = self._cached_version(version_id)  # another thread may have loaded it meanwhile
-                if held is None:
+                version = self._find_unchanged(version_id)  # another thread may have loaded it meanwhile
+                if version is None:
                     if version_id == EMPTY:
-                        return self._empty()
+                        return self._load_empty()
                     self._counts["loadedMapCacheMissCount"] += 1
-                    return self._loaded(version_id)
+                    return self._load(version_id)
         self._counts["loadedMapCacheHitCount"] += 1
-        self._versions.use(held)
-        return held
+        self._versions.use(version)
+        return version
 
     @abstractmethod
-    def _empty(self) -> V:
-        """Version 0, held."""
+    def _load_empty(self) -> V:
+        """Makes version 0, and caches it."""
 
     @abstractmethod
-    def _loaded(self, version_id: VersionId) -> V:
-        """A version that is not held, held."""
+    def _load(self, version_id: VersionId) -> V:
+        """Loads a version, and caches it."""
 
-    def _cached_version(self, version_id: VersionId) -> V | None:
-        held = self._versions.find(version_id)
-        if held is None or self._reader.is_unchanged(version_id, held.digest):
-            return held
+    def _find_unchanged(self, version_id: VersionId) -> V | None:
+        """The cached version; None where it is not cached, or its file has changed since."""
+        version = self._versions.find(version_id)
+        if version is None or self._reader.is_unchanged(version_id, version.digest):
+            return version
         log.warning(
-            "%s: version %d was written anew by somebody: it is loaded again", self._reader.folder, version_id[0]
+            "%s: another attempt has written version %d: it is loaded again", self._reader.folder, version_id[0]
         )
-        self._versions.drop(held)
+        self._versions.drop(version)
         return None

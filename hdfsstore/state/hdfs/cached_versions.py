@@ -1,7 +1,7 @@
-"""The versions of one store that are held in memory, and what maintenance does with them.
+"""Keeps versions of one store in memory, and moves them to new images.
 
-A held version is a layer of a VersionedMap: an image and the deltas after it, which form a tree where a version was
-committed more than once. A new image moves the versions that build on it to a map of their own, off the lock.
+A cached version is a layer of a VersionedMap: an image and the deltas after it. They form a tree if a version was
+committed more than once. A new image moves the versions that build on it to a map of their own, without the lock.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from hdfsstore.state.versions.cached import CachedVersions
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
-# A new image follows the commits on its own at first. Where they come faster than it gets on, they go over to it.
-_TURNS = 3
+# A new image catches up with commits by itself, so many rounds. After that each commit adds its own layer to it.
+_ROUNDS = 3
 
 
 class LayerTree:
-    """A map and the versions that its layers are.
+    """A map, and the version of each of its layers.
 
     Attributes:
         map: the image and the deltas after it.
-        image: the map's.
-        image_id: the version that the image is; (0, None) is the empty store.
+        image: the map's image.
+        image_id: version of the image; (0, None) is the empty store.
     """
 
     def __init__(self, image: Image, image_id: VersionId) -> None:
@@ -47,11 +47,11 @@ class LayerTree:
 
     @property
     def num_layers(self) -> int:
-        """How many there are, of versions that are held no more too."""
+        """Number of layers, with those of versions that are no longer cached."""
         return len(self._layers)
 
     def path(self, layer: int) -> list[tuple[int, VersionId, Layer]]:
-        """What leads from the image, exclusive, to `layer`: numbers, versions and deltas, oldest first."""
+        """The layers after the image up to `layer`, oldest first: numbers, versions and deltas."""
         path = []
         while layer:
             parent, version_id, delta = self._layers[layer]
@@ -62,14 +62,14 @@ class LayerTree:
 
 @dataclass(frozen=True, slots=True)
 class HdfsVersion:
-    """One version in memory. It stays readable for whoever has it, whatever is dropped or installed meanwhile.
+    """One version in memory. Its holders can read it whatever is dropped or installed meanwhile.
 
     Attributes:
         id: its number and, in checkpoint format version 2, its unique id.
         tree, layer: where it is.
-        lineage: what a delta on top of it says before its own id: from the presumed last snapshot to the version
-            before this one. Empty: this is the first version, or one that is a full snapshot.
-        digest: of its file; None where the unique id tells enough, and for version 0.
+        lineage: the versions from the presumed last snapshot up to the one before. Empty: this is the first version,
+            or a full snapshot.
+        digest: of its file; None for version 0, and for versions with a unique id, which need none.
         committed: whether this provider wrote it.
     """
 
@@ -79,16 +79,16 @@ class HdfsVersion:
     lineage: tuple[VersionId, ...] = ()
     digest: FileDigest | None = None
     committed: bool = False
-    # Which attempt of the version it is: kept when it moves to a new map, and by nothing else.
+    # Identifies the attempt at the version. It stays the same only when the version moves to a new map.
     attempt: object = field(default_factory=object)
 
     def deltas(self) -> list[tuple[VersionId, Layer]]:
-        """What was committed since the tree's image, oldest first: the last is this version, if it is not the image."""
+        """The deltas since the tree's image, oldest first. The last is this version's, unless it is the image."""
         return [(version_id, layer) for _, version_id, layer in self.tree.path(self.layer)]
 
 
 class HdfsVersions(CachedVersions[HdfsVersion]):
-    """Which versions are in memory. Nothing here takes long under the lock: a commit's layer is added without it."""
+    """The versions in memory. The lock is never held for long: a commit adds its layer without it."""
 
     def __init__(self, max_retained: int) -> None:
         super().__init__(max_retained)
@@ -103,11 +103,11 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
         *,
         committed: bool = False,
     ) -> HdfsVersion:
-        """Holds a version on top of `base`, wherever that has moved to. Costs the records in between.
+        """Caches a version on top of `base`, even if `base` has moved. Costs the records in between.
 
         Args:
-            deltas: what leads to it, oldest first; the last is the version's own.
-            lineage: that of the version, as HdfsVersion has it.
+            deltas: those after `base`, oldest first. The last is the version's own.
+            lineage: of the version, as HdfsVersion has it.
         """
         while True:
             with self._lock:
@@ -121,39 +121,39 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
             with self._lock:
                 if self._current(base) is not on:
                     continue  # it moved meanwhile
-                self._hold(version)
+                self._add(version)
                 return version
 
     def drop_tree(self, tree: LayerTree) -> None:
-        """Lets go of all that stands on an image."""
+        """Drops all versions of one tree."""
         with self._lock:
-            self._forget(v for v, held in self._cached.items() if held.tree is tree)
+            self._forget(v for v, cached in self._cached.items() if cached.tree is tree)
 
     def install(self, image: Image, image_id: VersionId, top: Layer | Image, step: Step = no_step) -> bool:
-        """Moves a version and all that was committed on top of it to a new map over an image of that version.
+        """Moves a version, and those that build on it, to a new map over an image of that version.
 
-        The layers are added off the lock, those too that are committed meanwhile. Versions before it and other attempts
-        stay where they are, and stores in flight go on with the map they have.
+        The layers are added without the lock, with those that are committed meanwhile. Older versions and other
+        attempts stay where they are. Open stores keep their map.
 
         Args:
-            image: everything that the version holds.
+            image: the whole version.
             image_id: the version.
-            top: the last thing that was merged into the image: a layer of `HdfsVersion.deltas`, or the image before
-                (`HdfsVersion.tree.image`) where there was no layer.
-            step: called between two chunks. Where it raises, versions that have not moved yet stay where they are.
+            top: the last layer that was merged into the image, one of `HdfsVersion.deltas`. Without a layer, the
+                image before (`HdfsVersion.tree.image`).
+            step: called between two chunks. If it raises, versions that have not moved yet stay where they are.
 
         Returns:
-            Whether a held version moved.
+            Whether a cached version moved.
         """
         move = _Move(LayerTree(image, image_id), top)
         elsewhere: set[object] = set()
         found = False
         try:
-            for turn in itertools.count():
+            for round_number in itertools.count():
                 left = [v for v in self.cached() if v.tree is not move.tree and v.attempt not in elsewhere]
                 if not left:
                     return found
-                if turn == _TURNS:
+                if round_number == _ROUNDS:
                     self._move = move
                 for version in left:
                     number = move.place(version, step)
@@ -170,7 +170,7 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all maps and images that are held; of a mapped image they are the page cache's."""
+        """Bytes of all maps and images. Those of mapped images are in the system's page cache."""
         return sum(tree.map.nbytes + tree.image.nbytes for tree in self._trees())
 
     def drop_resident_pages(self) -> None:
@@ -184,15 +184,16 @@ class HdfsVersions(CachedVersions[HdfsVersion]):
         self._move = None
 
     def _trees(self) -> set[LayerTree]:
-        return {held.tree for held in self.cached()}
+        return {version.tree for version in self.cached()}
 
     def _current(self, base: HdfsVersion) -> HdfsVersion:
-        held = self._cached.get(base.id)
-        return base if held is None or held.attempt is not base.attempt else held
+        """The version where it is now, after any move."""
+        cached = self._cached.get(base.id)
+        return base if cached is None or cached.attempt is not base.attempt else cached
 
 
 class _Move:
-    """What leads from one tree to another. Two threads that place the same version both do it, which does no harm."""
+    """The move of versions from their trees to another. Two threads may place the same version; this does no harm."""
 
     def __init__(self, tree: LayerTree, top: Layer | Image) -> None:
         self.tree = tree
@@ -200,9 +201,10 @@ class _Move:
         self._moved: dict[tuple[LayerTree, int], int] = {}
 
     def place(self, version: HdfsVersion, step: Step = no_step) -> int | None:
-        """Adds to the tree what leads from `top` to the version, where it is missing. Returns its layer there.
+        """Adds the layers after `top` up to the version to the tree, where they are missing.
 
-        None: the version is not built on `top`.
+        Returns:
+            The version's layer there; None: the version is not built on `top`.
         """
         old, moved = version.tree, self._moved
         at = 0 if old.image is self._top else None

@@ -1,8 +1,8 @@
-"""Makes an image of a version when it is committed, where the batch has changed so much that one is overdue.
+"""Makes an image of a version when it is committed, if the batch has changed so much that one is overdue.
 
-The store that opens the version next would make it otherwise, before its batch begins; where that is another process,
-after it has read the delta and looked up each of its keys. Here all is still at hand, and where the batch has put every
-key that there is, its updates are the image: they need an index, and are neither merged nor copied.
+Otherwise the store that opens the version next would make it before its batch begins. Another process would first have
+to read the delta and look up each of its keys. Here everything is still in memory. If the batch has put every key of
+the store, its updates are the image: they only need an index, and are neither merged nor copied.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class CommitImages:
     """Makes the images of one store's commits. Threads may share it.
 
     Args:
-        images: where they are kept, for other processes too.
+        images: the local images, which other processes use too.
         indexes: of the images.
-        metrics: counts them.
+        lineages: of the store's versions.
+        metrics: counts the images.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class CommitImages:
         self._lineages = lineages
         self._metrics = metrics
 
-    def made(
+    def make(
         self,
         base: HdfsVersion,
         updates: Layer,
@@ -56,10 +57,10 @@ class CommitImages:
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
     ) -> HdfsVersion | None:
-        """A version whose file is written, as an image; None where it is to be a layer on top of `base`."""
+        """Makes an image of a version whose file is written; None if it is to be a layer on top of `base`."""
         if not has_outgrown(base.tree.image, updates.nbytes, self._share):
             return None
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             tree = LayerTree(self._image(base, updates), version_id)
             version = HdfsVersion(version_id, tree, 0, lineage, digest, committed=True)
@@ -68,7 +69,7 @@ class CommitImages:
             log.warning("no image of version %d is made: %s", version_id[0], error)
             return None
         self._metrics.images_committed += 1
-        self._metrics.image_commit_seconds += time.monotonic() - begun
+        self._metrics.image_commit_seconds += time.monotonic() - started
         return version
 
     def _image(self, base: HdfsVersion, updates: Layer) -> Image:

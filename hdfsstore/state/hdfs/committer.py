@@ -1,4 +1,4 @@
-"""Writes the next version as a delta; as a snapshot where the checkpoint format changes (state/base/committer.py)."""
+"""Writes the next version as a delta, or as a snapshot if the checkpoint format changes (state/base/committer.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
 
     Args:
         indexes: of the images.
-        commit_images: makes an image of a version at once, where it is overdue; None: that is left to whoever opens it.
+        commit_images: makes an image of a version at once if it is overdue; None: the next store that opens it does.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
 
-    def _hold(
+    def _cache(
         self,
         base: HdfsVersion,
         updates: Layer,
@@ -50,13 +50,13 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
         lineage: tuple[VersionId, ...],
         digest: FileDigest | None,
     ) -> None:
-        made = self._commit_images and self._commit_images.made(base, updates, version_id, lineage, digest)
-        if made:
-            self._versions.add(made)
+        version = self._commit_images and self._commit_images.make(base, updates, version_id, lineage, digest)
+        if version:
+            self._versions.add(version)
         else:
             self._versions.append(base, [(version_id, updates)], lineage, digest, committed=True)
 
-    def _whole(self, base: HdfsVersion, updates: Layer, version_id: VersionId) -> None:
+    def _write_whole(self, base: HdfsVersion, updates: Layer, version_id: VersionId) -> None:
         layers = [layer for _, layer in base.deltas()]
         merger = Merger(base.tree.image, [*layers, updates], **self._indexes, in_steps=False)
         digest = self._publish(version_id, "snapshot", merged(merger))

@@ -1,12 +1,12 @@
-"""Gets a version of a store into memory by the shortest way that is sure.
+"""Loads a version of a store into memory by the cheapest safe path.
 
-    1  it is held
-    2  the newest version before it that is held, or has a local image, and the deltas after that
+    1  it is cached
+    2  the newest version before it that is cached or has a local image, and the deltas after that
     3  the checkpoint's files alone: a snapshot and the deltas after it
 
-With unique ids an id says all: files and images under it never change. Without (checkpoint format version 1) a file may
-have been replaced by another run's since: before anything is built on what is held, or on an image, the file of that
-version is read and compared with what it was.
+Files and images with a unique id never change. A file without one (checkpoint format version 1) may have been replaced
+by another attempt. Before a version is built on a cached version or an image, that version's file is therefore read and
+compared with its digest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hdfsstore.state.versions.lineages import EMPTY
 
 log = logging.getLogger("hdfsstore.state.hdfs.loader")
 
-# The newest of some versions, which come newest first, that is at hand.
+# Finds the newest cached version, or image, among versions that are given newest first.
 Newest: TypeAlias = "Callable[[Sequence[VersionId]], HdfsVersion | None]"
 
-# So many versions back something in memory or an image is of use; from further back a snapshot is sooner loaded.
+# How many versions back a cached version or an image is of use. From further back, loading a snapshot is faster.
 _FEW = 50
 
 
@@ -37,7 +37,7 @@ class HdfsLoader(Loader[HdfsVersion]):
     """Loads versions of one store. Threads may share it; one of them loads at a time.
 
     Args:
-        counts: where hits and misses are counted.
+        counts: counts hits and misses.
         shared_across_workers: whether a snapshot that was loaded becomes a local image at once.
     """
 
@@ -58,51 +58,51 @@ class HdfsLoader(Loader[HdfsVersion]):
         self._images = images
 
     def reload(self, damaged: HdfsVersion) -> HdfsVersion:
-        """The same version, from the checkpoint's files alone: its image is damaged, and is let go of."""
+        """Loads a version whose image is damaged from the checkpoint's files alone, and drops the image."""
         with self._loading:
-            held = self._versions.find(damaged.id)
-            if held is None or held.tree is damaged.tree:
-                self._let_go(damaged.tree)
+            version = self._versions.find(damaged.id)
+            if version is None or version.tree is damaged.tree:
+                self._drop_image(damaged.tree)
                 if not self._reader.is_unchanged(damaged.id, damaged.digest):
                     raise StateStoreError(
                         f"version {damaged.id[0]} was written again, and the image of its earlier content is damaged",
                         self._reader.folder,
                         remedy="Run the batch again",
                     )
-                held = self._from_files(damaged.id)
-            return held
+                version = self._load_files(damaged.id)
+            return version
 
-    def _let_go(self, damaged: LayerTree) -> None:
+    def _drop_image(self, damaged: LayerTree) -> None:
         self._versions.drop_tree(damaged)
         self._images.drop(damaged.image_id)
 
-    def _empty(self) -> HdfsVersion:
-        return self._built(HdfsVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
+    def _load_empty(self) -> HdfsVersion:
+        return self._build(HdfsVersion(EMPTY, LayerTree(self._reader.empty(), EMPTY), 0), ())
 
-    def _loaded(self, version_id: VersionId) -> HdfsVersion:
-        return self._by_deltas(version_id) or self._from_files(
+    def _load(self, version_id: VersionId) -> HdfsVersion:
+        return self._load_deltas(version_id) or self._load_files(
             version_id, shared_across_workers=self._shared_across_workers
         )
 
-    def _by_deltas(self, wanted: VersionId) -> HdfsVersion | None:
+    def _load_deltas(self, wanted: VersionId) -> HdfsVersion | None:
         try:
             way = self._way(wanted, self._newest)
         except AddressSpaceError as error:
-            way = self._way(wanted, self._newest_held)
+            way = self._way(wanted, self._newest_cached)
             if way is None:  # the files' content would take as much room
                 raise
-            log.warning("%s; version %d is made of version %d, which is held", error, wanted[0], way[0].id[0])
+            log.warning("%s; version %d is built on version %d, which is in memory", error, wanted[0], way[0].id[0])
         if way is None:
             return None
         try:
-            return self._built(*way)
+            return self._build(*way)
         except ImageDamagedError as error:  # the deltas' keys are looked up in it
             log.warning("%s; version %d is loaded from the checkpoint's files", error, wanted[0])
-            self._let_go(way[0].tree)
+            self._drop_image(way[0].tree)
             return None
 
-    def _built(self, begin: HdfsVersion, deltas: Sequence[Delta]) -> HdfsVersion:
-        """What the last of the deltas makes of a version that is at hand, held; those in between are not."""
+    def _build(self, begin: HdfsVersion, deltas: Sequence[Delta]) -> HdfsVersion:
+        """Adds deltas to a version, and caches the result. The versions in between are not cached."""
         if not deltas:
             if self._versions.find(begin.id) is None:
                 self._versions.add(begin)
@@ -118,8 +118,8 @@ class HdfsLoader(Loader[HdfsVersion]):
         return self._way_by_lineage(wanted, newest) if wanted[1] is not None else self._way_by_numbers(wanted, newest)
 
     def _way_by_lineage(self, wanted: VersionId, newest: Newest) -> tuple[HdfsVersion, list[Delta]] | None:
-        """What the version can be built on, and the deltas after that, oldest first; None: nothing here helps."""
-        oldest = min((version for version, _ in self._at_hand()), default=wanted[0])
+        """A version to build on, and the deltas after it, oldest first; None: there is none in memory or on disk."""
+        oldest = min((version for version, _ in self._candidates()), default=wanted[0])
         ancestors = [wanted]  # newest first
         read: dict[VersionId, Delta] = {}
         begin = newest(ancestors)
@@ -141,14 +141,14 @@ class HdfsLoader(Loader[HdfsVersion]):
             return None
 
     def _way_by_numbers(self, wanted: VersionId, newest: Newest) -> tuple[HdfsVersion, list[Delta]] | None:
-        """The same without ids. Never past a snapshot, which may be where another run's versions begin."""
+        """The same without ids. It never goes back past a snapshot, where another attempt's versions may begin."""
         exact = newest([wanted])
         if exact is not None:
             return exact, []
         try:
             chain = self._reader.chain(wanted[0])
         except StateStoreError:
-            return None  # loading from the files says the same, after another look
+            return None  # loading from the files lists again, and raises the error if it stands
         first = max(1, wanted[0] - len(chain.deltas))
         begin = newest([(number, None) for number in range(wanted[0] - 1, first - 1, -1)])
         if begin is None:
@@ -159,7 +159,7 @@ class HdfsLoader(Loader[HdfsVersion]):
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None
 
-    def _from_files(self, wanted: VersionId, *, shared_across_workers: bool = False) -> HdfsVersion:
+    def _load_files(self, wanted: VersionId, *, shared_across_workers: bool = False) -> HdfsVersion:
         loaded = self._reader.version(wanted)
         self._counts["numSnapshotsAutoRepaired"] += loaded.repaired
         tree = LayerTree(loaded.image, loaded.image_id)
@@ -167,19 +167,19 @@ class HdfsLoader(Loader[HdfsVersion]):
         if loaded.image_id != EMPTY:
             self._versions.lineages.note_snapshot(loaded.image_id, loaded.digest)
             self._counts["snapshotsLoaded"] += 1
-            # The host's next process need not load the snapshot, nor have a copy in memory.
+            # The host's next process then need not load the snapshot, nor hold a copy in memory.
             begin = self._images.shared(begin, None) if shared_across_workers else begin
-        return self._built(begin, loaded.deltas)
+        return self._build(begin, loaded.deltas)
 
-    def _at_hand(self) -> list[VersionId]:
-        return [held.id for held in self._versions.cached() if held.id != EMPTY] + self._images.names()
+    def _candidates(self) -> list[VersionId]:
+        return [version.id for version in self._versions.cached() if version.id != EMPTY] + self._images.names()
 
     def _newest(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
-        """The newest of them (they come newest first) that is held, or has an image here, and is still what it was."""
-        held = self._newest_held(candidates)
-        newer = [candidate for candidate in candidates if held is None or candidate[0] > held.id[0]]
+        """The newest of the candidates that is cached or has a local image, and whose file has not changed."""
+        cached = self._newest_cached(candidates)
+        newer = [candidate for candidate in candidates if cached is None or candidate[0] > cached.id[0]]
         imaged = self._images.newest(newer)
-        return held if imaged is None else imaged
+        return cached if imaged is None else imaged
 
-    def _newest_held(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
-        return next((found for found in map(self._cached_version, candidates) if found is not None), None)
+    def _newest_cached(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
+        return next((found for found in map(self._find_unchanged, candidates) if found is not None), None)

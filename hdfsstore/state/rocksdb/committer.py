@@ -1,4 +1,4 @@
-"""Writes the next version as a changelog; as a zip where the checkpoint format changes (state/base/committer.py)."""
+"""Writes the next version as a changelog, or as a zip if the checkpoint format changes (state/base/committer.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
 
     Args:
         zips: makes the zips.
-        loader: makes a RocksDB of the base where there is none.
+        loader: loads the base into a RocksDB if there is none.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
     def _records(self, updates: RocksDbTransaction) -> Iterator[bytes]:
         return encode_updates(updates.updates)
 
-    def _hold(
+    def _cache(
         self,
         base: RocksDbVersion,
         updates: RocksDbTransaction,
@@ -54,22 +54,26 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
         instance = base.instance
         with instance.lock:
             if instance.tip != base.id:
-                # Another attempt has gone on from there. This one is loaded from its files if the driver takes it.
+                # The RocksDB holds another attempt by now. If the driver takes this one, it is loaded from its files.
                 self._versions.forget_attempt(version_id)
                 return
             try:
                 with instance.changing():
                     instance.num_keys = updates.num_keys
                     instance.write(updates.updates)
-                    held = self._versions.reached(instance, version_id, lineage, digest, committed=True)
-                self._versions.add(held)
-            except StateStoreError as error:  # it is committed: what is local can be made anew
-                log.warning("version %d is committed, and loaded anew when it is asked for: %s", version_id[0], error)
+                    version = self._versions.reached(instance, version_id, lineage, digest, committed=True)
+                self._versions.add(version)
+            except StateStoreError as error:  # the version is committed, and the local RocksDB can be made anew
+                log.warning(
+                    "version %d is committed, but not in the local RocksDB, and will be loaded again: %s",
+                    version_id[0],
+                    error,
+                )
                 self._versions.forget_attempt(version_id)
 
-    def _whole(self, base: RocksDbVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
-        on = base if base.instance.tip == base.id else self._loader.alone(base.id)
-        instance = on.instance
+    def _write_whole(self, base: RocksDbVersion, updates: RocksDbTransaction, version_id: VersionId) -> None:
+        tip = base if base.instance.tip == base.id else self._loader.load_alone(base.id)
+        instance = tip.instance
         with instance.lock, instance.changing():
             instance.num_keys = updates.num_keys
             instance.write(updates.updates)
@@ -79,5 +83,5 @@ class RocksDbCommitter(Committer[RocksDbVersion, RocksDbTransaction]):
             if not self._with_ids:
                 self._remove_other(version_id, "delta")
             self._lineages.note_snapshot(version_id)
-            held = self._versions.reached(instance, version_id, (), digest, committed=True)
-        self._versions.add(held)
+            version = self._versions.reached(instance, version_id, (), digest, committed=True)
+        self._versions.add(version)

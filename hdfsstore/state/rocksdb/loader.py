@@ -1,10 +1,10 @@
-"""Gets a version of a store into a local RocksDB by the shortest way that is sure.
+"""Loads a version of a store into a local RocksDB by the cheapest safe path.
 
-    1  it is at hand
-    2  a RocksDB whose newest version the wanted one is built on, and the changelogs after that
+    1  it is cached
+    2  a RocksDB on whose newest version the wanted one is built, and the changelogs after that
     3  the checkpoint's files alone: a zip and its SST files in a new RocksDB, and the changelogs after it
 
-A RocksDB that cannot be written on stays readable, and another one is made.
+A RocksDB that takes no more writes stays readable, and another one is made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
 
     Args:
         instance_dirs: where the RocksDBs live.
-        counts: where hits and misses are counted.
+        counts: counts hits and misses.
     """
 
     _versions: RocksDbVersions
@@ -46,21 +46,21 @@ class RocksDbLoader(Loader[RocksDbVersion]):
         super().__init__(reader, versions, counts)
         self._instance_dirs = instance_dirs
 
-    def alone(self, version_id: VersionId) -> RocksDbVersion:
-        """The version in a RocksDB of its own, which holds no newer one."""
+    def load_alone(self, version_id: VersionId) -> RocksDbVersion:
+        """Loads the version into a RocksDB of its own, which holds no newer one."""
         with self._loading:
             if version_id == EMPTY:
-                return self._empty()
+                return self._load_empty()
             return read_version(
                 self._reader.fs,
                 self._reader.folder,
                 self._reader.format,
                 version_id,
-                lambda files, chain: self._go_on(self._begin(files, chain.snapshot), files, chain.deltas),
+                lambda files, chain: self._replay(self._open_base(files, chain.snapshot), files, chain.deltas),
             )
 
     def check_snapshot(self, version_id: VersionId) -> None:
-        """Sees to it that a zip and its SST files are there.
+        """Checks that a zip and its SST files exist.
 
         Raises:
             FileNotFoundError: there is no zip.
@@ -73,36 +73,34 @@ class RocksDbLoader(Loader[RocksDbVersion]):
             info = self._reader.fs.get_file_info([f"{folder}/{sst.remote}"])[0]
             _check_size(sst, info.size, path)
 
-    def _empty(self) -> RocksDbVersion:
-        held = self._nothing()
-        self._versions.add(held)
-        return held
+    def _load_empty(self) -> RocksDbVersion:
+        version = self._make_empty()
+        self._versions.add(version)
+        return version
 
-    def _nothing(self) -> RocksDbVersion:
+    def _make_empty(self) -> RocksDbVersion:
         instance = Instance(self._instance_dirs.current())
         instance.open()
         return self._versions.reached(instance, EMPTY)
 
-    def _loaded(self, version_id: VersionId) -> RocksDbVersion:
-        return read_version(
-            self._reader.fs, self._reader.folder, self._reader.format, version_id, self._by_the_shortest_way
-        )
+    def _load(self, version_id: VersionId) -> RocksDbVersion:
+        return read_version(self._reader.fs, self._reader.folder, self._reader.format, version_id, self._load_cheapest)
 
-    def _by_the_shortest_way(self, files: VersionFiles, chain: Chain) -> RocksDbVersion:
+    def _load_cheapest(self, files: VersionFiles, chain: Chain) -> RocksDbVersion:
         candidates = [chain.snapshot or EMPTY, *chain.deltas]
         for i in range(len(candidates) - 1, -1, -1):
-            held = self._cached_version(candidates[i])
-            if held is not None:
-                with held.instance.lock:
-                    if held.instance.tip == held.id:
-                        return self._go_on(held, files, chain.deltas[i:])
-        return self._go_on(self._begin(files, chain.snapshot), files, chain.deltas)
+            version = self._find_unchanged(candidates[i])
+            if version is not None:
+                with version.instance.lock:
+                    if version.instance.tip == version.id:
+                        return self._replay(version, files, chain.deltas[i:])
+        return self._replay(self._open_base(files, chain.snapshot), files, chain.deltas)
 
-    def _go_on(self, held: RocksDbVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> RocksDbVersion:
-        """The version after all the changelogs; those in between are not held."""
-        instance = held.instance
+    def _replay(self, version: RocksDbVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> RocksDbVersion:
+        """Replays changelogs on a version, and caches the result. The versions in between are not cached."""
+        instance = version.instance
         for version_id in changelogs:
-            lineage = self._versions.lineages.lineage_after(held)
+            lineage = self._versions.lineages.lineage_after(version)
             with (
                 instance.lock,
                 instance.changing(),
@@ -110,13 +108,13 @@ class RocksDbLoader(Loader[RocksDbVersion]):
             ):
                 for chunk in files.chunks(source, version_id, "delta"):
                     instance.replay(decode_updates(chunk))
-                held = self._versions.reached(instance, version_id, lineage, source.finish())
-        self._versions.add(held)
-        return held
+                version = self._versions.reached(instance, version_id, lineage, source.finish())
+        self._versions.add(version)
+        return version
 
-    def _begin(self, files: VersionFiles, snapshot: VersionId | None) -> RocksDbVersion:
+    def _open_base(self, files: VersionFiles, snapshot: VersionId | None) -> RocksDbVersion:
         if snapshot is None:
-            return self._nothing()
+            return self._make_empty()
         path = files.path(snapshot, "snapshot")
         with self._reader.digested(files.open(snapshot, "snapshot"), snapshot, "snapshot") as source:
             content = bytearray()

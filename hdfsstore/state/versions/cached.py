@@ -1,4 +1,4 @@
-"""The versions of one store that are held at hand, of any backend."""
+"""Keeps the versions of one store that can be used without loading them, for any backend."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class CachedVersion(lineages.Version, Protocol):
 
     @property
     def digest(self) -> FileDigest | None:
-        """Of its file; None where the unique id tells enough, and for version 0."""
+        """Digest of its file; None for version 0, and for versions with a unique id, which need none."""
 
 
 V = TypeVar("V", bound=CachedVersion)
 
 
 class CachedVersions(ABC, Generic[V]):
-    """Which versions are at hand: of the last `max_retained` version numbers that were used, every attempt.
+    """The cached versions: all attempts of the `max_retained` version numbers that were used last.
 
-    Threads share it. Nothing here takes long under the lock.
+    Threads share it. The lock is never held for long.
 
     Attributes:
         driver_version: the (version, id) at which a store was opened last, which the driver chose. It and its lineage
@@ -49,44 +49,44 @@ class CachedVersions(ABC, Generic[V]):
         """Bytes of memory that the versions take."""
 
     def cached(self) -> list[V]:
-        """All that are held, by version number; attempts of one number in the order of their commits."""
+        """All cached versions, by version number; attempts of one number in the order of their commits."""
         with self._lock:
             return sorted(self._cached.values(), key=lambda version: version.id[0])
 
     def lineage_of(self, version_id: VersionId) -> tuple[VersionId, ...]:
-        """What the version is built on, where it is held; else nothing."""
-        held = self._cached.get(version_id)
-        return () if held is None else held.lineage
+        """The lineage of a cached version; empty where the version is not cached."""
+        version = self._cached.get(version_id)
+        return () if version is None else version.lineage
 
     def find(self, version_id: VersionId) -> V | None:
-        """The version if it is held."""
+        """The version; None where it is not cached."""
         return self._cached.get(version_id)
 
     def use(self, version: V) -> None:
-        """The version was used, and is let go of later than others."""
+        """Notes that the version was used, so that others are dropped first."""
         with self._lock:
             if version.id in self._cached:
                 self._use(version.id[0])
 
     def add(self, version: V) -> None:
-        """Holds a version that was loaded."""
+        """Caches a version."""
         with self._lock:
-            self._hold(version)
+            self._add(version)
 
     def drop(self, version: V) -> None:
-        """Lets go of a version, as its file has changed, and of those without ids after it."""
+        """Drops a version whose file has changed, and all newer versions without ids."""
         with self._lock:
             if self._cached.get(version.id) is version:
                 self._forget(v for v in self._cached if v == version.id or (v[1] is None and v[0] > version.id[0]))
 
     def release(self) -> None:
-        """Lets go of all until a version is asked for, none of which is the one that the driver named last."""
+        """Drops all cached versions, and forgets which one the driver asked for last."""
         with self._lock:
             self.driver_version = None
             self._forget(self._cached)
 
     def clear(self) -> None:
-        """Lets go of all, and holds nothing any more, whoever commits later."""
+        """Drops all cached versions. Versions that are committed later are not cached."""
         with self._lock:
             self._max_retained = 0
             self._cached.clear()
@@ -97,9 +97,9 @@ class CachedVersions(ABC, Generic[V]):
         self.lineages.after_fork()
         self._lock = threading.Lock()
 
-    def _hold(self, version: V) -> None:
+    def _add(self, version: V) -> None:
         number = version.id[0]
-        if version.committed and version.id[1] is None:  # what is newer builds on an earlier run
+        if version.committed and version.id[1] is None:  # newer ones build on an earlier attempt
             self._forget(v for v in self._cached if v[0] > number and v[1] is None)
         self._cached[version.id] = version
         self._use(number)

@@ -1,16 +1,16 @@
-"""The files that make up one version, found and opened: by a listing, or with unique ids by the deltas' lineages.
+"""Finds and opens the files that make up one version: by a listing or, with unique ids, by the deltas' lineages.
 
-With ids nothing is listed, and only names are opened that a delta's lineage, or the caller, has told. Version (v, id):
+With ids nothing is listed: the caller or a delta's lineage gives each name that is opened. For version (v, id):
 
-    <v>_<id>.snapshot is there     that is the base
-    else                           read the lineage of <v>_<id>.delta; the deltas that it names come before this one,
-                                   but for the first: that is where a snapshot is presumed
-    no snapshot there either       its upload failed, or is late: the lineage of the delta of that name, and so on back
-    a lineage []                   the base is the empty store (version 1)
-    no such delta either           retention has passed: what it left begins with a snapshot of a version since, which
-                                   the writer of the lineage did not know of
+    <v>_<id>.snapshot exists          it is the base
+    otherwise                         read the lineage of <v>_<id>.delta. It names the deltas before this one. At its
+                                      first item a snapshot is presumed
+    that snapshot does not exist      its upload failed or is late: go on with the lineage of that item's delta
+    the lineage is []                 the base is the empty store (version 1)
+    that delta does not exist either  retention has removed it. The files that are left begin with a newer snapshot,
+                                      of which the writer of the lineage did not know
 
-A damaged snapshot is passed over as one that is missing.
+A damaged snapshot counts as missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_na
 log = logging.getLogger("hdfsstore.state.chain")
 T = TypeVar("T")
 
-# How often a folder is listed anew when files vanish between listing and opening (a running query's maintenance).
+# A folder is listed at most this often if files vanish before they are opened (a running query's maintenance).
 LISTINGS = 3
 
 
@@ -53,14 +53,14 @@ class VersionFiles(ABC):
 
     @abstractmethod
     def chain(self, below: int | None = None) -> Chain:
-        """The files that make up the version; with `below`, from a snapshot of a version below that one."""
+        """The files that make up the version. With `below`, the snapshot is of a version below that one."""
 
     @abstractmethod
     def open(self, version_id: VersionId, kind: FileKind) -> Input:
-        """A file of the chain, at its start. It becomes the caller's to close."""
+        """Opens a file of the chain at its start. The caller closes it."""
 
     def chunks(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[RecordChunk]:
-        """The records of what `open` gave, or of what reads that, in chunks as read_chunks yields them."""
+        """The records of a file from `open`, or of a wrapper around it, in chunks as read_chunks yields them."""
         return read_chunks(source, self._format, kind, self.path(version_id, kind))
 
     def path(self, version_id: VersionId, kind: FileKind) -> str:
@@ -95,7 +95,7 @@ class LineageFiles(VersionFiles):
         super().__init__(folder, file_format, version_id)
         self._fs = fs
         self._opened: dict[tuple[VersionId, FileKind], Input] = {}
-        self._bases: dict[VersionId, VersionId] = {}  # what each delta of the chain has to be built on
+        self._bases: dict[VersionId, VersionId] = {}  # the version on which each delta of the chain is built
 
     def chain(self, below: int | None = None) -> Chain:
         at = self.version_id
@@ -132,7 +132,7 @@ class LineageFiles(VersionFiles):
         return read_chunks(source, self._format, kind, self.path(version_id, kind), header)
 
     def close(self) -> None:
-        """Closes what was opened to find the chain and not asked for."""
+        """Closes the files that were opened to find the chain and that nobody asked for."""
         while self._opened:
             self._opened.popitem()[1].close()
 
@@ -140,11 +140,11 @@ class LineageFiles(VersionFiles):
         source = self._opened.pop((version_id, kind), None)
         if source is not None:
             return source
-        # Only we write such files, and no side files with them: two requests less for each.
+        # Only this package writes such files, without checksum files: this saves two requests for each.
         return open_input(self._fs, self.path(version_id, kind), siblings=())
 
     def _since(self, missing: VersionId, deltas: list[VersionId], below: int | None) -> Chain:
-        """The chain from the newest snapshot among `deltas`, which are newer than what is missing; newest first."""
+        """The chain from the newest snapshot among `deltas`, which are newer than the missing one; newest first."""
         for i, version_id in enumerate(deltas):
             if (below is None or version_id[0] < below) and self._has_snapshot(version_id):
                 return Chain(version_id, tuple(reversed(deltas[:i])))
@@ -179,7 +179,7 @@ class LineageFiles(VersionFiles):
         return size
 
     def _missing(self, version_id: VersionId) -> StateStoreError:
-        """Why there is no such delta: only now the folder is listed."""
+        """The error that says why there is no such delta. Only this lists the folder."""
         files = StateFiles.list(self._fs, self._folder, self._format.extensions)
         if version_id in files.snapshots:
             return BatchNotAvailableError(
@@ -217,14 +217,14 @@ def read_version(
     *,
     empty_folder: bool = False,
 ) -> T:
-    """What `read` makes of the files of a version.
+    """Calls `read` with the files of a version, and returns its result.
 
-    It is called again where a snapshot is damaged, with a warning and the chain from an older one; and where files
-    vanish that were listed.
+    `read` is called again with the chain from an older snapshot, after a warning, if a snapshot is damaged. It is also
+    called again if listed files vanish.
 
     Args:
-        empty_folder: whether a folder without a state file holds the empty store at every version without an id, as
-            in checkpoints of queries that never had a row; else a version other than 0 is missing there.
+        empty_folder: whether a folder without a state file is the empty store at every version without an id, as in
+            checkpoints of queries that never had a row. Otherwise only version 0 is found there.
 
     Raises:
         BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
@@ -235,7 +235,7 @@ def read_version(
             return _read_by_lineage(fs, folder, file_format, version_id, read)
         except (MissingFileError, BatchNotAvailableError) as error:
             log.info(
-                "version %s is read once more, as retention may have passed while it was read: %s", version_id, error
+                "version %s is read once more, as retention may have removed files meanwhile: %s", version_id, error
             )
             return _read_by_lineage(fs, folder, file_format, version_id, read)
 
@@ -268,14 +268,14 @@ def with_listing(
     fs: FileSystem,
     folder: str,
     version: int,
-    attempt: Callable[[StateFiles], T],
+    read: Callable[[StateFiles], T],
     extensions: Extensions = DELTA_FILES,
 ) -> T:
-    """What `attempt` makes of a listing of the folder; listed anew where files vanish meanwhile."""
+    """Calls `read` with a listing of the folder, and returns its result. Lists again if files vanish meanwhile."""
     for _ in range(LISTINGS):
         listing = StateFiles.list(fs, folder, extensions)
         try:
-            return attempt(listing)
+            return read(listing)
         except FileNotFoundError as error:
             log.info("%s vanished while version %d was read: listing %s again", error, version, folder)
     raise BatchNotAvailableError(
@@ -299,7 +299,7 @@ def _read_past_damage(files: VersionFiles, read: Callable[[VersionFiles, Chain],
 
 
 def _older(files: VersionFiles, chain: Chain, error: CorruptFileError) -> Chain:
-    """The chain from the snapshot before, when the snapshot or a side file of it is damaged; else the error."""
+    """The chain from the snapshot before, if this one or its checksum file is damaged; else raises."""
     if chain.snapshot is None:
         raise error
     folder, _, name = files.path(chain.snapshot, "snapshot").rpartition("/")

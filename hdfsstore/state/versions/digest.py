@@ -1,4 +1,4 @@
-"""What tells a file from another that replaced it under its name: without unique ids (checkpoint format version 1)."""
+"""Tells a file from another one that has replaced it under the same name (checkpoint format version 1)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _BLOCK = 1 << 20
 
 
 class FileDigest(NamedTuple):
-    """What a version's file was when it was read or written: all that tells one run of a version from another's.
+    """A version's file as it was read or written, for versions without a unique id: it tells attempts apart.
 
-    Without ids (checkpoint format version 1), that is. Two runs may write the same bytes, an empty delta say, on top of
-    different states: hence the time.
+    Two attempts may write the same bytes, such as an empty delta, on top of different states. Therefore it has the
+    time, too.
 
     Attributes:
-        modified: nanoseconds since 1970, as the filesystem has it; 0 where it has none.
+        size: bytes.
+        modified: nanoseconds since 1970, by the filesystem; 0 where the filesystem does not say.
     """
 
     kind: FileKind
@@ -32,7 +33,7 @@ class FileDigest(NamedTuple):
 
 
 class DigestedInput:
-    """A file that is read, and what went by of it, where that is to be known."""
+    """A file that is read, with the digest of the bytes so far where one is wanted."""
 
     def __init__(self, source: Input, digest: FileDigest | None = None) -> None:
         self._source = source
@@ -46,7 +47,7 @@ class DigestedInput:
         return n
 
     def finish(self) -> FileDigest | None:
-        """Reads what is left of it."""
+        """Reads the file to its end. Returns its digest, where one is wanted."""
         self._source.finish()
         if self._digest is not None:
             block = memoryview(bytearray(_BLOCK))
@@ -56,7 +57,7 @@ class DigestedInput:
 
 
 class DigestedPieces:
-    """The pieces of a file that is written, with the digest of what has gone by. Iterate over it once.
+    """The pieces of a file that is written, with the digest of the pieces so far. Iterate over it once.
 
     Attributes:
         size: bytes so far.
@@ -77,5 +78,5 @@ class DigestedPieces:
             yield piece
 
     def digest(self, modified: int) -> FileDigest | None:
-        """The digest of the whole file; None where its name has an id, which needs no digest."""
+        """The digest of the whole file; None where its name has an id, and so needs no digest."""
         return None if self._has_id else FileDigest(self._kind, self.size, self._crc32c, modified)

@@ -1,7 +1,7 @@
-"""The state files of one partition of a store, and which of them make up a version.
+"""Lists the state files of one partition of a store, and tells which of them make up a version.
 
-    format 1   <version>.delta               what batch version-1 changed
-               <version>.snapshot            everything the store holds at that version
+    format 1   <version>.delta               the changes of batch version - 1
+               <version>.snapshot            the whole store at that version
     format 2   <version>_<id>.delta          the same, by the attempt of that id
                <version>_<id>.snapshot
 
@@ -30,7 +30,7 @@ _STATE_FILE = re.compile(rf"(\d+)(?:_({UNIQUE_ID.pattern}))?\.([a-z]+)")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The files that make up a version: of the snapshot (None: from the empty store) and of the deltas after it."""
+    """The files that make up a version: its snapshot (None: the empty store) and the deltas after it."""
 
     snapshot: VersionId | None
     deltas: tuple[VersionId, ...]
@@ -42,9 +42,9 @@ class StateFiles:
 
     Attributes:
         folder: its path.
-        sizes: all names in it, side files too, and the size of each in bytes.
-        snapshots, deltas: the versions that there are, with ids and without.
-        extensions: of their names.
+        sizes: all names in it, with those of checksum files, and the size of each in bytes.
+        snapshots, deltas: versions that have such a file, with ids and without.
+        extensions: of the names.
     """
 
     folder: str
@@ -85,7 +85,7 @@ class StateFiles:
         A store that never had a row may have no file: an empty folder is the empty store at every version.
 
         Args:
-            below: only a snapshot of a version below this one is taken.
+            below: the snapshot must be of a version below this one.
 
         Raises:
             BatchNotAvailableError: the version is newer than the files, or retention has removed what it needs.
@@ -127,7 +127,7 @@ class StateFiles:
         )
 
     def rests_on_snapshot(self, version: int) -> bool:
-        """Whether a version without an id is lost with its snapshot: retention has removed what comes before."""
+        """Whether a version without an id needs its snapshot, because retention has removed the files before it."""
         try:
             self.chain(version - 1)
         except (BatchNotAvailableError, MissingFileError):
@@ -143,7 +143,7 @@ def file_name(version_id: VersionId, kind: FileKind, extensions: Extensions = DE
 
 
 def parse_name(name: str, extensions: Extensions = DELTA_FILES) -> tuple[VersionId, FileKind] | None:
-    """What a file of that name is; None where it is no delta and no snapshot."""
+    """The version and kind of a file of that name; None where it is neither a delta nor a snapshot."""
     match = _STATE_FILE.fullmatch(name)
     if match is None or match[3] not in extensions:
         return None

@@ -1,4 +1,4 @@
-"""What a provider knows of snapshots, and so where the lineages of its versions begin."""
+"""Knows which snapshots exist, and so where the lineages of a provider's versions begin."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hdfsstore.state.versions.files import VersionId
 
 EMPTY: VersionId = (0, None)
 
-# A version that is committed again and again (a loop of actions in foreachBatch) keeps so many attempts in memory.
+# At most this many attempts of one version stay in memory: foreachBatch may commit a version again and again.
 MAX_ATTEMPTS = 8
 
 
 class Version(Protocol):
-    """A version that a provider holds."""
+    """A version that a provider has in memory."""
 
     @property
     def id(self) -> VersionId:
@@ -24,7 +24,7 @@ class Version(Protocol):
 
     @property
     def lineage(self) -> tuple[VersionId, ...]:
-        """From the presumed last snapshot to the version before this one. Empty: it is the first, or a snapshot."""
+        """The versions from the presumed last snapshot up to the one before. Empty: the first one, or a snapshot."""
 
     @property
     def committed(self) -> bool:
@@ -52,7 +52,7 @@ class Lineages:
         return items[known[-1] :] if known else items
 
     def deltas_since_snapshot(self, version: Version) -> int:
-        """How many deltas follow the last snapshot that is known to exist, or that the lineage presumes."""
+        """Number of deltas after the last snapshot that is known to exist, or that the lineage presumes."""
         if version.id[0] == 0:
             return 0
         first = self.lineage_after(version)[0]
@@ -60,7 +60,7 @@ class Lineages:
         return version.id[0] - first[0] + presumed_delta
 
     def pruned(self, lineage: list[LineageItem]) -> list[LineageItem]:
-        """What a header can hold of it. A load goes on from there by the lineage of the delta at its begin."""
+        """The part of the lineage that fits a header. The delta where it begins has the rest in its own lineage."""
         if fits(lineage):
             return lineage
         attempts = [i for i, item in enumerate(lineage) if self.was_attempted(item)]
@@ -69,7 +69,7 @@ class Lineages:
         return newest_that_fit(lineage)
 
     def base_snapshot(self, version: Version) -> tuple[int, FileDigest] | None:
-        """The last snapshot without an id below the version, and its digest; None: none is known."""
+        """The newest known snapshot without an id below the version, and its digest; None: none is known."""
         for item in reversed(version.lineage):
             digest = self._snapshots.get(item)
             if digest is not None:
@@ -77,30 +77,30 @@ class Lineages:
         return None
 
     def note_snapshot(self, version_id: VersionId, digest: FileDigest | None = None) -> None:
-        """A snapshot of that version exists: it was uploaded, or loaded from. Lineages begin with it from now on.
+        """Notes that a snapshot of the version was uploaded or loaded. Lineages begin with it from now on.
 
         Args:
-            digest: of its file, where it has no id.
+            digest: of its file, where the version has no id.
         """
         with self._noting:
             kept = _with(frozenset(self._snapshots), version_id)
             self._snapshots = {**{item: self._snapshots.get(item) for item in kept}, version_id: digest}
 
     def note_removed(self, version_id: VersionId) -> None:
-        """The snapshot of that version was removed."""
+        """Notes that the snapshot of the version was removed."""
         with self._noting:
             self._snapshots = {item: digest for item, digest in self._snapshots.items() if item != version_id}
 
     def note_attempt(self, version_id: VersionId) -> None:
-        """The upload of a snapshot of that version begins: where a lineage grows too long, it begins here."""
+        """Notes that the upload of a snapshot begins. A lineage that grows too long begins at this version."""
         with self._noting:
             self._attempts = _with(self._attempts, version_id)
 
     def was_attempted(self, version_id: VersionId) -> bool:
-        """Whether note_attempt was called with it, not too long ago."""
+        """Whether note_attempt was called with the version, not too long ago."""
         return version_id in self._attempts
 
 
 def _with(noted: frozenset[VersionId], version_id: VersionId) -> frozenset[VersionId]:
-    """One more, and the newest of those before: lineages begin at the newest, and few attempts go on side by side."""
+    """Adds one and keeps the newest others. Those are enough, as few attempts run side by side."""
     return frozenset([*sorted(noted, key=lambda item: item[0])[-MAX_ATTEMPTS:], version_id])

@@ -1,4 +1,4 @@
-"""Reads what the files of a store say of themselves, whatever backend wrote them."""
+"""Reads lineages and digests from the files of a store, of any backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VersionReader:
     """Reads the files of one store. Threads may share it.
 
     Attributes:
-        fs, folder: where they are.
+        fs, folder: where the files are.
         format: how they are written.
     """
 
@@ -34,14 +34,19 @@ class VersionReader:
         return StateFiles.path_of(self.folder, version_id, kind, self.format.extensions)
 
     def lineage(self, version_id: VersionId) -> tuple[VersionId, ...]:
-        """What the header of a delta with an id says. FileNotFoundError: there is none; CorruptFileError: damaged."""
+        """The lineage in the header of a delta with an id.
+
+        Raises:
+            FileNotFoundError: there is no such delta.
+            CorruptFileError: it is damaged.
+        """
         path = self.path(version_id, "delta")
         with open_input(self.fs, path, ()) as source:
             reader = open_reader(self.format.compression_codec, source, path=path)
             return tuple(read_header(reader, path, version_id[0])[0])
 
     def is_unchanged(self, version_id: VersionId, digest: FileDigest | None) -> bool:
-        """Whether the version's file is the one that was read or written: one read of it, where there is no id."""
+        """Whether the version's file still has the digest. Reads the file, where the version has no id."""
         if version_id == EMPTY or version_id[1] is not None:
             return True
         path = self.path(version_id, "delta" if digest is None else digest.kind)
@@ -54,7 +59,7 @@ class VersionReader:
             return False
 
     def is_unchanged_or_gone(self, version_id: VersionId, digest: FileDigest) -> bool:
-        """The same of a snapshot that is looked for no more once it is removed; read only where its time differs."""
+        """The same for a snapshot that may be gone. It is read only where its time differs."""
         path = self.path(version_id, digest.kind)
         info = file_info(self.fs, path)
         if info.type == FileType.NotFound:
@@ -72,11 +77,12 @@ class VersionReader:
 
     @contextmanager
     def digested(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[DigestedInput]:
-        """A file that was opened, with its digest where it has no id; closed in the end."""
+        """Wraps an open file, with its digest where the version has no id, and closes it in the end."""
         with closing(source):
             if version_id[1] is not None:
                 yield DigestedInput(source)
             else:
-                # Asked for after it was opened: a file that comes in between is older than it seems, and read again.
+                # Asked for after the file is open. If it is replaced in between, the time is newer than the content,
+                # and the file is read again.
                 path = self.path(version_id, kind)
                 yield DigestedInput(source, FileDigest(kind, 0, 0, modified_at(self.fs, path)))

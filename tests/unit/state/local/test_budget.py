@@ -137,7 +137,7 @@ def test_a_held_version_is_gone_on_with_where_the_next_one_s_image_cannot_be_map
         out, err = process.communicate()
     assert out == "200001 b'last' True\n", err
     assert "cannot be mapped" in err
-    assert "version 2 is made of version 1, which is held" in err
+    assert "version 2 is built on version 1, which is in memory" in err
 
 
 def test_where_none_is_held_it_is_an_error(tmp_path: Path) -> None:
