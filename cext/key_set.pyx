@@ -1,7 +1,7 @@
-"""The set of keys that newer files of a chain have already decided, exact to the byte.
+"""Remember exactly which keys the newer files of a chain have, so that their older records are skipped.
 
 A chain is read from its newest delta back to its snapshot, and in each delta the last record of a key is the one that
-holds. Only the keys of deltas are held; the snapshot, usually far larger and without duplicates, is streamed past them.
+holds. Only the keys of deltas are kept; the snapshot, usually far larger and without duplicates, is streamed past them.
 
     slot     uint64: hash bits 32..63 | place of the entry + 1, 0 = free; at most half full; linear probing from the
              position that the slot's first bits tell, so that the slots stand in the order of their hashes
@@ -30,7 +30,7 @@ from one_thread cimport begin
 
 from hdfsstore.errors import SizeLimitError
 
-# The hash table of the set: find and add, a group of keys at a time.
+# KeyTable, the hash table of the set: finds and adds a group of keys at a time.
 include "key_set/key_table.pxi"
 
 
@@ -77,7 +77,7 @@ cdef class KeySet:
         return self.table.count
 
     def settle(self):
-        """Ends a delta: its keys are decided, and the next `note` begins another one."""
+        """Ends a delta: older records of its keys are skipped, and the next `note` begins another one."""
         begin(&self.busy)
         self.busy = False
         self.settled = self.table.used

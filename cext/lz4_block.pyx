@@ -265,7 +265,7 @@ cdef class Lz4BlockReader:
         return size
 
 
-# Class Lz4BlockWriter.
+# Class Lz4BlockWriter: compresses and writes the blocks of a stream.
 include "lz4_block/writer.pxi"
 
 

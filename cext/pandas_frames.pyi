@@ -43,7 +43,7 @@ class FrameTaker:
     """What OutputFrames does with most frames; it hands others to its method _add_other.
 
     Args:
-        held: frames whose arrays are held before _join is called.
+        max_unjoined: frames whose arrays are kept before _join is called.
 
     Attributes:
         num_rows: that were gathered since the last batch.
@@ -55,7 +55,7 @@ class FrameTaker:
     _keys: list[int]
     _lengths: list[int]
 
-    def __init__(self, held: int) -> None: ...
+    def __init__(self, max_unjoined: int) -> None: ...
     def add(self, key: int, frame: Any) -> None:
         """Takes in a frame that the function gave for a key, which the caller has a number for.
 

@@ -213,10 +213,10 @@ cdef class FrameTaker:
     cdef public Py_ssize_t num_rows
     cdef public FrameRun _run
     cdef public list _keys, _lengths
-    cdef Py_ssize_t held
+    cdef Py_ssize_t max_unjoined
 
-    def __init__(self, Py_ssize_t held):
-        self.held = held
+    def __init__(self, Py_ssize_t max_unjoined):
+        self.max_unjoined = max_unjoined
 
     def add(self, key, frame):
         cdef Py_ssize_t num_rows = -1 if self._run is None else self._run.add(frame)
@@ -226,7 +226,7 @@ cdef class FrameTaker:
             self._keys.append(key)
             self._lengths.append(num_rows)
             self.num_rows += num_rows
-            if not len(self._keys) % self.held:
+            if not len(self._keys) % self.max_unjoined:
                 self._join()
 
 

@@ -97,9 +97,9 @@ cdef bint fail(Rows* rows, int64_t row, int64_t field, Reason reason) noexcept n
     return False
 
 
-# Slots of rows to Arrow columns.
+# Reads the slots of rows into Arrow columns.
 include "unsafe/row_reader.pxi"
-# Arrow columns to null bits and slots of rows.
+# Writes Arrow columns as the null bits and slots of rows.
 include "unsafe/row_writer.pxi"
 
 

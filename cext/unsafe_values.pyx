@@ -11,13 +11,13 @@ from unsafe_layout cimport *
 
 cdef int64_t MAX_MICROS = 9223372036854775  # that int64 nanoseconds hold
 
-# Strings and binaries.
+# Reads and writes strings and binaries.
 include "unsafe/bytes.pxi"
-# Decimals of more than 18 digits.
+# Reads and writes decimals of more than 18 digits.
 include "unsafe/decimal.pxi"
-# Calendar intervals.
+# Reads and writes calendar intervals.
 include "unsafe/interval.pxi"
-# Variants and maps.
+# Reads and writes variants and maps, each a pair of values.
 include "unsafe/pair.pxi"
 
 

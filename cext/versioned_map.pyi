@@ -1,4 +1,4 @@
-"""See versioned_map.pyx for the layouts and the docstrings of what is not said here."""
+"""The layouts, and docstrings that are missing here, are in versioned_map.pyx and its parts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import final
@@ -22,10 +22,10 @@ class Image:
     def row_checksums(self) -> bool: ...
     @property
     def prefix(self) -> PrefixPlan | None:
-        """What `prefix_scan` goes by; None where there is no index by prefixes."""
+        """The plan of `prefix_scan`; None where there is no index by prefixes."""
     @property
     def timeout_offset(self) -> int | None:
-        """Of the long in a value that `expired` goes by; None where there is no index of it."""
+        """The offset of the timeout in a value; None where there is no index by timeout."""
     @property
     def nbytes(self) -> int:
         """Bytes of the records and the index, in memory or mapped."""
@@ -35,10 +35,10 @@ class Image:
     @staticmethod
     def empty(*, row_checksums: bool, prefix: PrefixPlan | None = None, timeout_offset: int | None = None) -> Image: ...
     @staticmethod
-    def open(buffer: pa.Buffer, path: str, *, give_up: Callable[[int, int], object] | None = None) -> Image:
+    def open(buffer: pa.Buffer, path: str, *, drop_pages: Callable[[int, int], object] | None = None) -> Image:
         """An image on the bytes of an image file, whose blocks are verified as they are touched.
 
-        Reading it then raises ImageDamagedError where a block is damaged. `drop_resident_pages` calls `give_up`.
+        Reading it then raises ImageDamagedError where a block is damaged. `drop_resident_pages` calls `drop_pages`.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
@@ -54,7 +54,7 @@ class Image:
         They stay in the system's page cache. An image in memory stays where it is.
         """
     def parts(self, metadata: bytes, step: Callable[[], object] | None = None) -> list[pa.Buffer]:
-        """The image file as buffers to be written one after the other; `open` has `metadata` again (at most 1 MiB).
+        """The image file as buffers to be written one after the other; `open` reads `metadata` from it (at most 1 MiB).
 
         Making it verifies what was not touched yet and makes all checksums, and calls `step` after each 256 KiB.
         """
@@ -78,7 +78,7 @@ class ImageBuilder:
 
 @final
 class Merger:
-    """Merges what the last of some layers holds, window by window, while others go on."""
+    """Merges an image and some layers, step by step, while other threads use them."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Merger:
     ) -> None:
         """`layers` are those of VersionedMap.path, oldest first. ValueError: one is not of the image's format.
 
-        `in_steps=False` is for who does not wait between two steps: they may then take longer, and all of it less.
+        `in_steps=False` is for callers that do not wait between two steps: a step may take longer, the whole less.
         """
     def read(self) -> pa.Buffer | None:
-        """Does a millisecond's work or less without the GIL towards the merged records, and gives the next of them.
+        """Does a millisecond's work or less without the GIL towards the merged records, and returns the next of them.
 
         Returns:
             A buffer that is good until the next call; it may be empty. The end mark comes last, then None.
@@ -151,7 +151,7 @@ class VersionedMap:
     def add(self, parent: int, layer: Layer, step: Callable[[], object] | None = None) -> int:
         """Adds a layer on top of another one and returns its number. Costs what the layer holds.
 
-        `step` is called between two windows of its records; where it raises, the layer is not there.
+        `step` is called between two chunks of its records; if it raises, the layer is not added.
         """
     def num_keys(self, layer: int) -> int: ...
     def path(self, layer: int) -> list[Layer]:
@@ -190,13 +190,13 @@ class Transaction:
     def expired(self, before: int, max_rows: int) -> Iterator[tuple[_Binary, _Binary]]:
         """Every key and value whose timeout is less than `before`, as they are now, in no order.
 
-        Later updates do not show. It costs what it returns, and that what later updates have made dead in the indexes
-        is gone through once: versions built on this transaction do not do so again.
+        Later updates do not show. The cost grows with what it returns, and with the records of the indexes that later
+        updates have overwritten. Those are walked once: versions built on this transaction skip them.
 
         Raises:
-            ValueError: the image was made without an indexed offset, or max_rows is less than 1.
+            ValueError: the image was made without a timeout offset, or max_rows is less than 1.
         """
     def next_expiry(self) -> int | None:
-        """The least indexed long of all keys as they are now, None where there is none; ValueError as of `expired`."""
+        """The least timeout of all keys as they are now, None where there is none; ValueError as of `expired`."""
     def seal(self) -> Layer:
         """The updates as a layer to be added; afterwards the transaction can only be read."""

@@ -6,7 +6,7 @@ tables only say where:
     Image           records buffer: the uncompressed snapshot file, end mark included
                     index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
                     probing from position hash * slots >> 64
-                    indexes by a long in the values and by prefixes of the keys, where they were asked for
+                    indexes by the timeout in the values and by prefixes of the keys, if they were asked for
                     (timeout_index.pxi, prefix_index.pxi)
     Layer           the uncompressed delta file, end mark included
                     the same index, made when it is first asked for
@@ -36,10 +36,10 @@ The image file, all numbers little-endian:
     64   4   flags: 1 = records carry row checksums
     68   4   order of the records, 0 = none
     72   4   number of column families, 0 = none
-    76   4   where in a value the long is that the records are indexed by, 0 = there is no such index
-    80   8   number of records in that index
-    88   8   number of homes of that by prefixes
-    96   8   number of slots of it
+    76   4   offset of the timeout in a value, 0 = there is no index by timeout
+    80   8   number of records in the index by timeout
+    88   8   number of homes in the index by prefixes
+    96   8   number of its slots
     104  4   columns of a key, where there is an index by its prefix, else 0
     108  4   columns of the prefix
     112  72  hash seed
@@ -48,7 +48,7 @@ The image file, all numbers little-endian:
              CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
              index | zeros up to a multiple of 4,096
              index by prefixes: slots | zeros up to a multiple of 4,096 | entries | zeros up to a multiple of 4,096
-             index by a long | zeros up to a multiple of 4,096
+             index by timeout | zeros up to a multiple of 4,096
              records buffer
 
 A block is verified when it is first touched, so that opening costs the same whatever the size.
@@ -68,8 +68,8 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 import pyarrow as pa
 
 from growable_buffer cimport (
-    GrowableBuffer, area_filled, buffer_free, area_free_some, area_in_steps, area_make_pages, buffer_need, buffer_prefetch, buffer_resize,
-    buffer_zeroed,
+    GrowableBuffer, buffer_filled, buffer_free, buffer_free_some, buffer_in_steps, buffer_make_pages, buffer_need,
+    buffer_prefetch, buffer_resize, buffer_zeroed,
 )
 from arrow_binary cimport MOST_BYTES, BinaryValues, binary_values, check_sizes, size_of, too_large, total_size, value_of
 from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
@@ -88,7 +88,7 @@ cdef enum:
     GROUP = 128  # keys whose memory is asked for before the first is read; also how many a lock is held for
     STEP_RECORDS = 1024     # records that a step of background work parses and looks up at most
     STEP_BYTES = 1 << 18    # bytes that it copies at most
-    GIVEN_UP = 1 << 26      # bytes of a mapping that it lets go of at most
+    DROPPED_BYTES = 1 << 26      # bytes of a mapping that a step drops at most
     NUM_KEYS_AT = 40        # in the image file
     MOST_EXPECTED = 1 << 28  # bytes of values that get_many makes room for before it has them
 
@@ -180,41 +180,41 @@ cdef failure(Fault* fault, str path):
     return ImageDamagedError(what, path, fault.offset, "Remove the image: it is built anew from the checkpoint's files")
 
 
-# Growing buffers as pyarrow's, Arrow columns that grow, and checked arguments.
+# Growing buffers as pyarrow buffers, buffers that are freed in steps, Arrow columns that grow, checked arguments.
 include "versioned_map/buffers.pxi"
-# An image as C sees it: looking for a key, and verifying the blocks that are touched.
+# ImageView, an image as a C struct: looks up keys, and verifies the blocks that it touches.
 include "versioned_map/image_view.pxi"
-# The hash table of a transaction and of the overlay: each key's chain of records.
+# Table, the hash table of transactions, the overlay and mergers: for each key the chain of its records.
 include "versioned_map/table.pxi"
-# The prefix of a key, as Spark's UnsafeProjection writes it, and a table by prefixes.
+# Prefixes, the keys of a table by their prefix, which is the row that Spark's UnsafeProjection writes.
 include "versioned_map/prefix.pxi"
-# Radix sort in bounded steps.
+# Sort, a radix sort in bounded steps.
 include "versioned_map/sort.pxi"
-# An image's index by prefixes.
+# PrefixBuild and PrefixWalk: make and read an image's index by prefixes.
 include "versioned_map/prefix_index.pxi"
-# An index by the long at one offset of the values.
+# ExpiryBuild and ExpiryIndex: make the index of an image or a layer by the timeout in its values.
 include "versioned_map/timeout_index.pxi"
-# Finding keys in a transaction, then in the overlay, then in the image.
+# Reader: finds keys in a transaction, then in the overlay, then in the image.
 include "versioned_map/lookup.pxi"
-# Class Image.
+# Class Image: a whole version, immutable.
 include "versioned_map/image.pxi"
-# The image file: writing, opening, its header.
+# Writes image files and opens them.
 include "versioned_map/image_file.pxi"
-# Making an image's indexes in bounded steps.
+# Indexing: makes the indexes of an image in bounded steps.
 include "versioned_map/image_index.pxi"
-# Class ImageBuilder.
+# Class ImageBuilder: makes an image of the records of a snapshot.
 include "versioned_map/image_builder.pxi"
-# Classes Layer and LayerBuilder.
+# Classes Layer and LayerBuilder: the changes of one version.
 include "versioned_map/layer.pxi"
-# Class VersionedMap.
+# Class VersionedMap: an image and the layers on top of it, which threads share, also over a fork.
 include "versioned_map/overlay.pxi"
-# Class Merger: an image and its layers to a snapshot's records and to the next image.
+# Class Merger: makes a snapshot's records and a new image of an image and the layers on top of it.
 include "versioned_map/merger.pxi"
-# Class Transaction.
+# Class Transaction: reads at one layer, and collects the updates of a new one.
 include "versioned_map/transaction.pxi"
-# Class Scan: all records, or those of a prefix.
+# Class Scan: iterates over all records. prefix_scan finds those of a prefix.
 include "versioned_map/scan.pxi"
-# Candidates from the indexes of the image and of the layers, in the order of their longs.
+# ExpiryCursor: walks the index by timeout of an image or a layer, and skips records that are overwritten.
 include "versioned_map/timeout_walk.pxi"
-# What is expired: candidates that a lookup confirms, and the transaction's own updates.
+# Class Expiry: iterates over the records that have expired. next_expiry finds the least timeout.
 include "versioned_map/expired.pxi"

@@ -1,6 +1,6 @@
 /* Memory that grows and shrinks in place as far as the system can: large buffers are mappings of their own, which Linux
  * moves without copying (mremap) and may back with huge pages, so that random reads do not miss the TLB each time.
- * Their start is aligned to a huge page and their length is not rounded up to one: nothing is held that is not used.
+ * Their start is aligned to a huge page and their length is not rounded up to one: no memory is unused.
  * Elsewhere, for small buffers, and under the sanitizers, which watch malloc only, it is realloc.
  */
 #ifndef HDFSSTORE_GROWABLE_BUFFER_H
@@ -19,12 +19,12 @@
 #define BUFFER_MAPS 1
 #endif
 
-#define BUFFER_MOST ((int64_t)1 << 56) /* no system has more: the sums below, and those of callers, do not overflow */
-#define BUFFER_MAPPED_FROM ((int64_t)4 << 20)
+#define BUFFER_MAX_SIZE ((int64_t)1 << 56) /* more than any system has; sums of sizes cannot overflow */
+#define BUFFER_MIN_MAPPED ((int64_t)4 << 20)
 #define BUFFER_HUGE_PAGE ((int64_t)2 << 20)
 /* Bytes that get their pages in one step of background work, and that are freed in one. */
-#define BUFFER_MADE ((int64_t)256 << 10)
-#define BUFFER_FREED ((int64_t)2 << 20)
+#define BUFFER_STEP_MADE ((int64_t)256 << 10)
+#define BUFFER_STEP_FREED ((int64_t)2 << 20)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
 #endif
@@ -93,9 +93,9 @@ static void buffer_free(GrowableBuffer *buffer) {
 /* Gives the buffer a capacity of at least `size` and keeps its bytes up to there; new bytes are anything. 0: no memory. */
 static int buffer_resize(GrowableBuffer *buffer, int64_t size) {
     uint8_t *data;
-    if (size < 0 || size > BUFFER_MOST) return 0;
+    if (size < 0 || size > BUFFER_MAX_SIZE) return 0;
 #ifdef BUFFER_MAPS
-    if (buffer->mapped || size >= BUFFER_MAPPED_FROM) {
+    if (buffer->mapped || size >= BUFFER_MIN_MAPPED) {
         int64_t page = sysconf(_SC_PAGESIZE);
         size = size > 0 ? (size + page - 1) & -page : page;
         if (size == buffer->capacity) return 1;
@@ -119,9 +119,9 @@ static inline int buffer_need(GrowableBuffer *buffer, int64_t size) {
 /* A new buffer of zeros. */
 static int buffer_zeroed(GrowableBuffer *buffer, int64_t size) {
     *buffer = (GrowableBuffer){NULL, 0, 0};
-    if (size < 0 || size > BUFFER_MOST) return 0;
+    if (size < 0 || size > BUFFER_MAX_SIZE) return 0;
 #ifdef BUFFER_MAPS
-    if (size >= BUFFER_MAPPED_FROM) return buffer_resize(buffer, size);
+    if (size >= BUFFER_MIN_MAPPED) return buffer_resize(buffer, size);
 #endif
     buffer->data = calloc(size > 0 ? size : 1, 1);
     buffer->capacity = buffer->data == NULL ? 0 : size;
@@ -129,11 +129,11 @@ static int buffer_zeroed(GrowableBuffer *buffer, int64_t size) {
 }
 
 /* A new buffer of zeros that is filled in steps: with pages of its own from the start, so that it never moves by copying. */
-static int area_in_steps(GrowableBuffer *buffer, int64_t size) {
+static int buffer_in_steps(GrowableBuffer *buffer, int64_t size) {
 #ifdef BUFFER_MAPS
     int64_t page = sysconf(_SC_PAGESIZE);
     *buffer = (GrowableBuffer){NULL, 0, 0};
-    if (size < 0 || size > BUFFER_MOST) return 0;
+    if (size < 0 || size > BUFFER_MAX_SIZE) return 0;
     return buffer_map(buffer, size > 0 ? (size + page - 1) & -page : page, MADV_NOHUGEPAGE);
 #else
     return buffer_zeroed(buffer, size);
@@ -141,8 +141,8 @@ static int area_in_steps(GrowableBuffer *buffer, int64_t size) {
 }
 
 /* Has the system make some pages of a new buffer and returns where the rest begins: writes here and there need all. */
-static int64_t area_make_pages(GrowableBuffer *buffer, int64_t at, int64_t end) {
-    int64_t stop = end - at > BUFFER_MADE ? at + BUFFER_MADE : end;
+static int64_t buffer_make_pages(GrowableBuffer *buffer, int64_t at, int64_t end) {
+    int64_t stop = end - at > BUFFER_STEP_MADE ? at + BUFFER_STEP_MADE : end;
 #ifdef BUFFER_MAPS
     if (buffer->mapped && madvise(buffer->data + at, stop - at, MADV_POPULATE_WRITE) == 0) return stop;
 #endif
@@ -151,7 +151,7 @@ static int64_t area_make_pages(GrowableBuffer *buffer, int64_t at, int64_t end) 
 }
 
 /* Small pages may become huge ones from now on: by and by, by a thread of the system's. */
-static void area_filled(GrowableBuffer *buffer) {
+static void buffer_filled(GrowableBuffer *buffer) {
 #ifdef BUFFER_MAPS
     if (buffer->mapped) madvise(buffer->data, buffer->capacity, MADV_HUGEPAGE);
 #endif
@@ -159,11 +159,11 @@ static void area_filled(GrowableBuffer *buffer) {
 }
 
 /* Frees some of the buffer, from its end. Returns whether there is more. */
-static int area_free_some(GrowableBuffer *buffer) {
+static int buffer_free_some(GrowableBuffer *buffer) {
 #ifdef BUFFER_MAPS
-    if (buffer->mapped && buffer->capacity > BUFFER_FREED) {
-        int64_t rest = buffer->capacity - BUFFER_FREED;
-        if (munmap(buffer->data + rest, BUFFER_FREED) == 0) {
+    if (buffer->mapped && buffer->capacity > BUFFER_STEP_FREED) {
+        int64_t rest = buffer->capacity - BUFFER_STEP_FREED;
+        if (munmap(buffer->data + rest, BUFFER_STEP_FREED) == 0) {
             buffer->capacity = rest;
             return 1;
         }

@@ -12,8 +12,8 @@ cdef extern from "growable_buffer.h" nogil:
     bint buffer_resize(GrowableBuffer* buffer, int64_t size) noexcept
     bint buffer_need(GrowableBuffer* buffer, int64_t size) noexcept
     bint buffer_zeroed(GrowableBuffer* buffer, int64_t size) noexcept
-    bint area_in_steps(GrowableBuffer* buffer, int64_t size) noexcept
-    int64_t area_make_pages(GrowableBuffer* buffer, int64_t at, int64_t end) noexcept
-    void area_filled(GrowableBuffer* buffer) noexcept
-    bint area_free_some(GrowableBuffer* buffer) noexcept
+    bint buffer_in_steps(GrowableBuffer* buffer, int64_t size) noexcept
+    int64_t buffer_make_pages(GrowableBuffer* buffer, int64_t at, int64_t end) noexcept
+    void buffer_filled(GrowableBuffer* buffer) noexcept
+    bint buffer_free_some(GrowableBuffer* buffer) noexcept
     void buffer_prefetch(const void* p) noexcept

@@ -30,7 +30,7 @@ cdef struct KeyTable:
 cdef struct Lookup:
     const uint8_t* key
     int32_t size
-    int32_t index       # of the record in its window
+    int32_t index       # of the record in its chunk
     uint64_t hash
     uint64_t at         # the slot that was come to
 
@@ -154,7 +154,7 @@ cdef inline int hash_group(
     const KeyTable* table, Lookup* keys, const uint8_t* data, const int32_t* spans, int64_t first, int64_t count,
     const GrowableBuffer* words, int bits
 ) noexcept nogil:
-    """Hashes the next keys of a window, and returns how many; asks for the words that their hashes' first bits tell."""
+    """Hashes the next keys of a chunk, and returns how many; asks for the words that their hashes' first bits tell."""
     cdef int n = <int> min(count - first, <int64_t> GROUP), i
     for i in range(n):
         keys[i].key = data + spans[2 * (first + i)]

@@ -1,4 +1,4 @@
-# Part of lz4_block.pyx: the blocks of a stream, written.
+# Compresses and writes the blocks of a stream.
 
 cdef extern from "Python.h":
     PyObject* PyBytes_FromStringAndSize(const char* value, Py_ssize_t size) except NULL

@@ -1,19 +1,19 @@
-# Areas as pyarrow buffers, buffers that are filled and freed in steps, and Arrow columns that grow.
+# Growing buffers as pyarrow buffers, buffers that are filled and freed in steps, and Arrow columns that grow.
 
-cdef inline bint new_area(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
-    """A new buffer of zeros, and whether background work fills it."""
-    return area_in_steps(buffer, size) if in_steps else buffer_zeroed(buffer, size)
+cdef inline bint new_buffer(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
+    """Makes a new buffer of zeros. `in_steps`: background work fills it."""
+    return buffer_in_steps(buffer, size) if in_steps else buffer_zeroed(buffer, size)
 
 
-cdef inline bint need_area(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
+cdef inline bint need_buffer(GrowableBuffer* buffer, int64_t size, bint in_steps) noexcept nogil:
     """Makes room in a buffer that is new or grows."""
     if in_steps and buffer.data == NULL:
-        return area_in_steps(buffer, size)
+        return buffer_in_steps(buffer, size)
     return buffer_need(buffer, size)
 
 
 cdef class Remains:
-    """Areas that are freed some MiB at a time, as long as somebody asks for it; what is left goes with this object."""
+    """Buffers that are freed some MiB at each call of `free_some`; the rest is freed with this object."""
 
     cdef GrowableBuffer[16] buffers
     cdef int count
@@ -41,13 +41,13 @@ cdef class Remains:
         self.count -= 1
         buffer = self.buffers[self.count]
         with nogil:
-            more = area_free_some(&buffer)
+            more = buffer_free_some(&buffer)
         if more:
             self.take(&buffer)
         return self.count > 0
 
 
-cdef class AreaOwner:
+cdef class BufferOwner:
     """Frees a buffer when the last buffer on it is gone."""
 
     cdef GrowableBuffer buffer
@@ -57,8 +57,8 @@ cdef class AreaOwner:
 
 
 cdef object buffer_of(GrowableBuffer* buffer, int64_t size):
-    """Gives the buffer away as a pyarrow buffer of its first `size` bytes."""
-    cdef AreaOwner owner = AreaOwner()
+    """Turns the buffer into a pyarrow buffer of its first `size` bytes, and leaves it empty."""
+    cdef BufferOwner owner = BufferOwner()
     if (buffer.data == NULL or size < buffer.capacity) and not buffer_resize(buffer, size):
         raise MemoryError
     owner.buffer = buffer[0]

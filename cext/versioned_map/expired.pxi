@@ -1,7 +1,7 @@
-# What is due: what the indexes name, and what the transaction has put itself.
+# Records that have expired: those that the indexes name, and those that the transaction has put.
 
 cdef bint expiry_own(Transaction transaction, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found, Fault* fault) noexcept nogil:
-    """Appends the places of the transaction's own records that are due: their offsets."""
+    """Appends the offsets of the transaction's own records that have expired."""
     cdef const Table* own = &transaction.own
     cdef const Node* node
     cdef Record record
@@ -21,7 +21,7 @@ cdef bint expiry_own(Transaction transaction, ExpiryRange* wanted, GrowableBuffe
         if stale.data[i] or node.at & 1:
             continue
         read_record(node_record(own, node), own.row_checksums, &record)
-        if long_of(&record, transaction.reader.image.indexed_at, &value):
+        if long_of(&record, transaction.reader.image.timeout_offset, &value):
             if not expiry_note(wanted, value, <int64_t> (node.at >> 1), found, num_found, fault):
                 break
     buffer_free(&stale)
@@ -29,7 +29,7 @@ cdef bint expiry_own(Transaction transaction, ExpiryRange* wanted, GrowableBuffe
 
 
 cdef class ExpirySearch:
-    """A search through all that a transaction reads, which has been entered: the image and the layers, oldest first."""
+    """Searches what a transaction reads: the image, and the layers, oldest first. The transaction has been entered."""
 
     cdef Transaction transaction
     cdef list layers, indexes
@@ -39,13 +39,13 @@ cdef class ExpirySearch:
     def __cinit__(self, Transaction transaction not None):
         cdef VersionedMap map_ = transaction.map_
         cdef Layer layer
-        if map_.image.view.indexed_at == 0:
-            raise ValueError("what is due needs an indexed offset, and the image was made without one")
+        if map_.image.view.timeout_offset == 0:
+            raise ValueError("the image has no index by timeout: it was made without a timeout offset")
         self.transaction = transaction
         self.layers = list(dict.fromkeys(map_.path(transaction.layer)))
         self.indexes = []
         for layer in self.layers:
-            self.indexes.append(layer.indexed(map_.image.view.indexed_at))
+            self.indexes.append(layer.timeouts(map_.image.view.timeout_offset))
         if transaction.cursors is None:
             transaction.cursors = map_.cursors_at(transaction.layer)
         while len(transaction.cursors) <= len(self.layers):
@@ -55,7 +55,7 @@ cdef class ExpirySearch:
         buffer_free(&self.found)
 
     cdef walk(self, int64_t number, ExpiryRange* wanted):
-        """Goes through a source. Cursors may be wrong after a fault, and are dropped."""
+        """Searches one source. After a fault the cursors may be wrong, so they are dropped."""
         cdef ExpiryCursor cursor = self.transaction.cursors[number]
         cdef ExpiryIndex index
         cdef Layer layer
@@ -63,11 +63,11 @@ cdef class ExpirySearch:
         cdef ExpirySource source
         cdef Fault fault = Fault(NONE, 0)
         if number == 0:
-            source = ExpirySource(&image.expiry, image, image.records, image.row_checksums, image.indexed_at)
+            source = ExpirySource(&image.expiry, image, image.records, image.row_checksums, image.timeout_offset)
         else:
             layer = self.layers[number - 1]
             index = self.indexes[number - 1]
-            source = ExpirySource(&index.view, NULL, layer.buffer.data, layer.row_checksums, image.indexed_at)
+            source = ExpirySource(&index.view, NULL, layer.buffer.data, layer.row_checksums, image.timeout_offset)
         with nogil:
             expiry_walk(&source, &self.transaction.reader, cursor, wanted, &self.found, &self.num_found, &fault)
         self.check(&fault)
@@ -103,11 +103,11 @@ cdef class Expiry:
     """The iterator of Transaction.expired. All records are found and verified at the call, and copied batch by batch."""
 
     cdef ExpirySearch search
-    cdef int64_t of_image, of_layers    # of what was found
+    cdef int64_t of_image, of_layers    # numbers of the records that were found there
     cdef int64_t position, max_rows
 
-    def __cinit__(self, Transaction transaction not None, int64_t end, int64_t max_rows):
-        cdef ExpiryRange wanted = ExpiryRange(end - 1 if end > INT64_MIN else end, False)
+    def __cinit__(self, Transaction transaction not None, int64_t before, int64_t max_rows):
+        cdef ExpiryRange wanted = ExpiryRange(before - 1 if before > INT64_MIN else before, False)
         cdef int64_t number
         if max_rows < 1:
             raise ValueError(f"max_rows is {max_rows}: a batch has one row at least")
@@ -115,7 +115,7 @@ cdef class Expiry:
         transaction.enter(False)
         try:
             self.search = ExpirySearch(transaction)
-            if end == INT64_MIN:
+            if before == INT64_MIN:
                 return
             self.search.walk(0, &wanted)
             self.of_image = self.search.num_found

@@ -10,7 +10,7 @@ cdef class Image:
     cdef object buffer          # of a file: the whole of it
     cdef object layer           # whose records these are; None: they are the image's own
     cdef Remains remains        # what takes its memory in the end; None: that is freed at once
-    cdef object give_up         # of a mapped one: what `drop_resident_pages` calls
+    cdef object drop_pages         # of a mapped image: what `drop_resident_pages` calls
     cdef str path
     cdef readonly bytes metadata
     cdef readonly int64_t num_keys
@@ -46,8 +46,8 @@ cdef class Image:
 
     @property
     def timeout_offset(self):
-        """The offset in a value of the long that `expired` goes by; None where there is no index of it."""
-        return self.view.indexed_at or None
+        """The offset of the timeout in a value; None where there is no index by timeout."""
+        return self.view.timeout_offset or None
 
     @property
     def records(self):
@@ -67,20 +67,20 @@ cdef class Image:
         return ImageBuilder(row_checksums=row_checksums, prefix=prefix, timeout_offset=timeout_offset).finish()
 
     @staticmethod
-    def open(buffer not None, str path not None, *, give_up=None):
+    def open(buffer not None, str path not None, *, drop_pages=None):
         """An image on the bytes of an image file, which are verified as they are touched.
 
         Args:
             buffer: a pyarrow.Buffer of the whole file.
             path: of the file, for errors.
-            give_up: for `drop_resident_pages`; None where the bytes are in memory that is this process's alone.
+            drop_pages: called by `drop_resident_pages` with offset and length; None if the file is not mapped.
 
         Raises:
             CorruptFileError: the header is damaged, or the file's length is not the one that it tells.
             UnsupportedVersionError: the file is of another format version.
         """
         image = open_image(buffer, path)
-        image.give_up = give_up
+        image.drop_pages = drop_pages
         return image
 
     def verify(self, step=None):
@@ -130,9 +130,9 @@ cdef class Image:
             step: called after each 64 MiB.
         """
         cdef int64_t at = 0
-        while self.give_up is not None and at < self.buffer.size:
-            self.give_up(at, min(GIVEN_UP, self.buffer.size - at))
-            at += GIVEN_UP
+        while self.drop_pages is not None and at < self.buffer.size:
+            self.drop_pages(at, min(DROPPED_BYTES, self.buffer.size - at))
+            at += DROPPED_BYTES
             if step is not None:
                 step()
 
@@ -147,9 +147,9 @@ cdef class Image:
 
     cdef set_indexes(self, prefix, timeout_offset):
         if timeout_offset is not None:
-            if not 8 <= timeout_offset <= MAX_INDEXED_AT or timeout_offset % 8:
+            if not 8 <= timeout_offset <= MAX_TIMEOUT_OFFSET or timeout_offset % 8:
                 raise ValueError(f"{timeout_offset} is no offset of a column in a row of up to 64")
-            self.view.indexed_at = timeout_offset
+            self.view.timeout_offset = timeout_offset
         if prefix is not None:
             self.set_plan(prefix)
 

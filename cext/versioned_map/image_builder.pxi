@@ -1,4 +1,4 @@
-# Copying records out of windows, and making an image of them.
+# Copies records out of chunks, and makes an image of them.
 
 cdef bint copy_records(
     GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t* data, int64_t data_size,
@@ -165,7 +165,7 @@ cdef bint index_records(Image image, Indexing* work, int64_t size, int64_t count
 
 
 cdef bint end_records(Image image, int64_t size, Fault* fault) noexcept nogil:
-    """Writes the end mark, for which there is room, and gives the rest of the buffer back."""
+    """Writes the end mark, for which there is room, and frees the rest of the buffer."""
     write_size(image.records_buffer.data + size, -1)
     if not buffer_resize(&image.records_buffer, size + 4):
         fault.kind = OUT_OF_MEMORY

@@ -65,7 +65,7 @@ cdef list image_parts(Image image, bytes metadata, step):
     if len(metadata) > MAX_METADATA:
         raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
     image.verify(step)
-    if not area_in_steps(&buffer, layout.index_at):
+    if not buffer_in_steps(&buffer, layout.index_at):
         raise MemoryError
     header = buffer_of(&buffer, layout.index_at)
     out = <uint8_t*> <uintptr_t> header.address
@@ -78,7 +78,7 @@ cdef list image_parts(Image image, bytes metadata, step):
     store_le64(out + 48, image.records_size)
     store_le64(out + 56, len(metadata))
     store_le32(out + 64, view.row_checksums)
-    store_le32(out + 76, <uint32_t> view.indexed_at)
+    store_le32(out + 76, <uint32_t> view.timeout_offset)
     store_le64(out + 80, view.expiry.count)
     store_le64(out + 88, view.by_prefix.homes)
     store_le64(out + 96, view.by_prefix.num_slots)
@@ -121,7 +121,7 @@ cdef int64_t store_crcs(uint8_t* out, int64_t at, section, step) except -1:
 
 cdef Image open_image(buffer, str path):
     cdef const uint8_t* p = <const uint8_t*> <uintptr_t> buffer.address
-    cdef int64_t length = buffer.size, num_keys, indexed_at, key_columns
+    cdef int64_t length = buffer.size, num_keys, timeout_offset, key_columns
     cdef uint64_t homes
     cdef Sizes sizes
     cdef Sections sections
@@ -139,7 +139,7 @@ cdef Image open_image(buffer, str path):
             f"the file has {length} bytes, and its header says {load_le64(p + 16)}", path, 16, remedy
         )
     num_keys = <int64_t> load_le64(p + NUM_KEYS_AT)
-    indexed_at = load_le32(p + 76)
+    timeout_offset = load_le32(p + 76)
     homes = load_le64(p + 88)
     key_columns = load_le32(p + 104)
     sizes = Sizes(
@@ -151,7 +151,7 @@ cdef Image open_image(buffer, str path):
         and 4 <= sizes.records <= min(length, MOST_RECORD_BYTES + 4)
         and 0 <= sizes.metadata <= MAX_METADATA
         and 0 <= num_keys <= <int64_t> sizes.num_slots
-        and 0 <= sizes.num_expired <= (num_keys if indexed_at else 0)
+        and 0 <= sizes.num_expired <= (num_keys if timeout_offset else 0)
         and sizes.prefix_kinds <= key_columns <= (MAX_KEY_COLUMNS if sizes.prefix_kinds else 0)
         and 0 <= sizes.prefix_entries <= (num_keys if sizes.prefix_kinds else 0)
         and homes <= sizes.prefix_slots <= (<uint64_t> length // 8 if homes else 0)
@@ -169,7 +169,7 @@ cdef Image open_image(buffer, str path):
             "an image with an order, column families or flags that this release does not know", path, 64, remedy
         )
     kinds = p[HEADER + sizes.metadata:HEADER + sizes.metadata + sizes.prefix_kinds]
-    if indexed_at % 8 or indexed_at > MAX_INDEXED_AT or max(kinds, default=0) > MAX_KIND:
+    if timeout_offset % 8 or timeout_offset > MAX_TIMEOUT_OFFSET or max(kinds, default=0) > MAX_KIND:
         raise UnsupportedVersionError("an index that this release does not know", path, 76, remedy)
 
     image = Image.__new__(Image)
@@ -188,7 +188,7 @@ cdef Image open_image(buffer, str path):
     image.view = ImageView(
         p + sections.records_at, sizes.records - 4, p + sections.index_at, sizes.num_slots, hash_seed_of(p + 112),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
-        p + sections.crcs_at, image.checked_buffer.data, indexed_at, expiry_view(p + sections.expiry_at, sizes.num_expired),
+        p + sections.crcs_at, image.checked_buffer.data, timeout_offset, expiry_view(p + sections.expiry_at, sizes.num_expired),
         PrefixView(
             p + sections.prefix_slots_at, sizes.prefix_slots, homes, p + sections.prefix_entries_at, sizes.prefix_entries
         ),

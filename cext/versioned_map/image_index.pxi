@@ -36,7 +36,7 @@ cdef bint start_index(
         return False
     image.index_size = whole_blocks(8 * <int64_t> view.num_slots)
     buffer_free(&image.index_buffer)
-    if not new_area(&image.index_buffer, image.index_size, work.in_steps):
+    if not new_buffer(&image.index_buffer, image.index_size, work.in_steps):
         fault.kind = OUT_OF_MEMORY
         return False
     view.slots = image.index_buffer.data
@@ -56,7 +56,7 @@ cdef bint index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     cdef int64_t stop = work.seen + STEP_RECORDS
     cdef int i, n
     if work.pages < image.index_size:
-        work.pages = area_make_pages(&image.index_buffer, work.pages, image.index_size)
+        work.pages = buffer_make_pages(&image.index_buffer, work.pages, image.index_size)
         return True
     while work.at < view.end and work.seen < stop:
         n = 0
@@ -103,9 +103,9 @@ cdef void set_records(Image image, int64_t num_keys) noexcept nogil:
 cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept nogil:
     """Goes on with the indexes by longs and by prefixes, where there are to be any. False: all is done, or a fault."""
     cdef ImageView* view = &image.view
-    if view.indexed_at and not work.expiry_done:
+    if view.timeout_offset and not work.expiry_done:
         if expiry_step(
-            &work.expiry, view.records, view.end, view.row_checksums, view.indexed_at, &image.expiry_buffer, fault
+            &work.expiry, view.records, view.end, view.row_checksums, view.timeout_offset, &image.expiry_buffer, fault
         ):
             return True
         if fault.kind != NONE:
@@ -124,7 +124,7 @@ cdef bint other_index_step(Image image, Indexing* work, Fault* fault) noexcept n
         image.prefix_sizes[0] = whole_blocks(8 * <int64_t> view.by_prefix.num_slots)
         image.prefix_sizes[1] = whole_blocks(ENTRY * view.by_prefix.count)
         work.prefix_done = True
-    return area_free_some(&work.prefix.sort.entries)
+    return buffer_free_some(&work.prefix.sort.entries)
 
 
 cdef void drop_dead(Image image, int64_t* size) noexcept nogil:

@@ -1,4 +1,4 @@
-# An image as C sees it: looking for keys in it, and verifying what is touched.
+# An image as a C struct: looks up keys in it, and verifies the blocks that it touches.
 #
 # Checksums tell damage, not malice, so every offset and size that the index and the records hold is compared with the
 # buffer all the same, and a search ends after as many steps as there are slots.
@@ -41,7 +41,7 @@ cdef struct ImageView:
     int64_t size                # from there to the end of the file
     const uint8_t* crcs
     uint8_t* checked            # for each block whether it was verified; NULL: all is known to be whole
-    int64_t indexed_at          # where in a value the long is that records are indexed by, 0 = nowhere
+    int64_t timeout_offset          # of the timeout in a value, 0 = there is no index by timeout
     ExpiryView expiry
     PrefixView by_prefix
 

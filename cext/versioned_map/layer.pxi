@@ -10,7 +10,7 @@ cdef class Layer:
     cdef int64_t more_keys
     cdef readonly bint is_whole # nothing else is there after it: its puts are all
     cdef bint is_distinct       # each of its records puts another key
-    cdef list expiry_cursors       # and how far it has gone through the indexes
+    cdef list expiry_cursors       # and how far it has walked the indexes
     cdef int64_t size
     cdef ExpiryIndex expiry_index
 
@@ -24,19 +24,19 @@ cdef class Layer:
     def nbytes(self):
         return self.buffer.capacity
 
-    cdef ExpiryIndex indexed(self, int64_t indexed_at):
-        """The index by the longs at that place, made when it is first asked for. Who reads it without the GIL holds it."""
+    cdef ExpiryIndex timeouts(self, int64_t timeout_offset):
+        """The index by timeout, made at the first call. A caller that reads it without the GIL keeps a reference to it."""
         cdef ExpiryIndex index = self.expiry_index
         cdef ExpiryBuild build
         cdef Fault fault = Fault(NONE, 0)
-        if index is not None and index.indexed_at == indexed_at:
+        if index is not None and index.timeout_offset == timeout_offset:
             return index
         index = ExpiryIndex()
-        index.indexed_at = indexed_at
+        index.timeout_offset = timeout_offset
         memset(&build, 0, sizeof(build))
         with nogil:
             while expiry_step(
-                &build, self.buffer.data, self.size - 4, self.row_checksums, indexed_at, &index.buffer, &fault
+                &build, self.buffer.data, self.size - 4, self.row_checksums, timeout_offset, &index.buffer, &fault
             ):
                 pass
             expiry_free(&build)

@@ -1,12 +1,12 @@
-# Merging an image and the layers on top of it: to a snapshot's records, and to a new image.
+# Merges an image and the layers on top of it to a snapshot's records, and to a new image.
 #
-# The layers say which records hold, each key's newest; looking up their keys in the image tells which of its records
-# are dead. So the cost of deciding is that of the updates, and the image itself is copied in runs between dead records,
-# neither parsed nor hashed. A snapshot's records pass through one window that stays in the cache, and take no memory.
+# The newest record of each key in the layers is kept. A lookup of its key in the image finds the image's dead record. So
+# the cost of deciding grows with the updates. The image is copied in runs between dead records, neither parsed nor
+# hashed. A snapshot's records pass through one buffer that stays in the cache.
 
 cdef const uint8_t* END_MARK = b"\xff\xff\xff\xff"
 
-cdef struct Cursor:             # where in the merged records somebody is
+cdef struct Cursor:             # a position in the merged records
     const uint8_t* run          # what comes next, and its size
     int64_t left
     int64_t at                  # what comes after that: offset in the image, number in `dead`, node
@@ -17,13 +17,13 @@ cdef struct Cursor:             # where in the merged records somebody is
 
 
 cdef class Merger:
-    """Merges what the last of some layers holds, step by step; nothing that it reads changes meanwhile.
+    """Merges an image and some layers, step by step; nothing that it reads changes meanwhile.
 
     Args:
         base: the image below the layers.
         layers: those of VersionedMap.path, oldest first.
         prefix, timeout_offset: those of the new image.
-        in_steps: False where nobody waits between two steps: what is made then lies in huge pages, which is quicker.
+        in_steps: False if nobody waits between two steps. The memory then has huge pages, which is quicker.
     """
 
     cdef Image base, image
@@ -36,13 +36,13 @@ cdef class Merger:
     cdef int64_t layer, at      # the next record to decide: the layer, the offset in it; the layers after that are done
     cdef int64_t num_puts
     cdef int64_t size           # of the new records, without the end mark
-    cdef GrowableBuffer window            # that `read` gives
+    cdef GrowableBuffer chunk   # that `read` returns
     cdef Cursor reading, building
     cdef int64_t built          # bytes of the new image's records
     cdef int64_t pages_built    # bytes that have their pages
     cdef Indexing work
     cdef bint decided, copied, indexed, finished, freed, busy
-    cdef Fault fault            # once there is one, what was under way is half done: each call raises it again
+    cdef Fault fault            # after one, the work is half done: each call raises it again
 
     def __init__(self, Image base not None, layers, *, prefix=None, timeout_offset=None, bint in_steps=True):
         cdef Layer layer
@@ -70,7 +70,7 @@ cdef class Merger:
         table_free(&self.table)
         buffer_free(&self.layer_records)
         sort_free(&self.dead)
-        buffer_free(&self.window)
+        buffer_free(&self.chunk)
         indexing_free(&self.work)
 
     cdef bint check(self) except False:
@@ -96,14 +96,14 @@ cdef class Merger:
             if is_at_end(&self.reading):
                 return None
             if not self.prepare():
-                if self.window.data == NULL and not buffer_need(&self.window, STEP_BYTES):
+                if self.chunk.data == NULL and not buffer_need(&self.chunk, STEP_BYTES):
                     raise MemoryError
                 with nogil:
-                    size = self.fill(&self.reading, self.window.data, STEP_BYTES, &self.fault)
+                    size = self.fill(&self.reading, self.chunk.data, STEP_BYTES, &self.fault)
                 self.check()
         finally:
             self.busy = False
-        return pa.foreign_buffer(<uintptr_t> self.window.data, size, self)
+        return pa.foreign_buffer(<uintptr_t> self.chunk.data, size, self)
 
     def build(self):
         """Does a millisecond's work or less without the GIL towards a new image of the merged records.
@@ -143,15 +143,15 @@ cdef class Merger:
         if not self.finished or image is None:
             raise ValueError("the image is not built yet, or was given away")
         self.image = None
-        area_filled(&image.records_buffer)
-        area_filled(&image.index_buffer)
+        buffer_filled(&image.records_buffer)
+        buffer_filled(&image.index_buffer)
         return image
 
     def free(self):
-        """Gives back some of the memory of a merger that has ended, and of its image once nobody has that any more.
+        """Frees some of the memory of a merger that has ended, and of its image if nothing refers to that any more.
 
         Returns:
-            Whether there is more. It need not be called: what is left goes with the merger.
+            Whether there is more. It need not be called: the rest is freed with the merger.
         """
         if self.image is not None:
             raise ValueError("the merger has not ended")
@@ -171,7 +171,7 @@ cdef class Merger:
             return False
         if self.pages < self.table.slots.capacity:
             with nogil:
-                self.pages = area_make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
+                self.pages = buffer_make_pages(&self.table.slots, self.pages, self.table.slots.capacity)
         elif self.layer == len(self.layers):
             with nogil:
                 self.settle(&self.fault)
@@ -261,11 +261,11 @@ cdef class Merger:
         """Copies some of the new image's records."""
         cdef GrowableBuffer* records = &self.image.records_buffer
         cdef int64_t left = self.size + 4 - self.built, count = self.base.num_keys - self.dead.count + self.num_puts
-        if records.data == NULL and not new_area(records, self.size + 4, self.work.in_steps):
+        if records.data == NULL and not new_buffer(records, self.size + 4, self.work.in_steps):
             fault.kind = OUT_OF_MEMORY
             return
         if self.work.in_steps and self.pages_built < min(self.built + STEP_BYTES, self.size + 4):
-            self.pages_built = area_make_pages(records, self.pages_built, self.size + 4)
+            self.pages_built = buffer_make_pages(records, self.pages_built, self.size + 4)
         self.built += self.fill(&self.building, records.data + self.built, min(left, STEP_BYTES), fault)
         if fault.kind != NONE or (self.built < self.size + 4 and not is_at_end(&self.building)):
             return

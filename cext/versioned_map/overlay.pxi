@@ -134,7 +134,7 @@ cdef class VersionedMap:
         layer before its number is returned.
 
         Args:
-            step: called between two windows of them. Where it raises, the layer is not there.
+            step: called between two chunks of them. If it raises, the layer is not added.
 
         Returns:
             The number of the layer.

@@ -40,7 +40,7 @@ cdef bint prefix_step(
     if entries.data == NULL:
         if sort_step(&build.sort, fault) or fault.kind != NONE:
             return fault.kind == NONE
-        if not new_area(entries, whole_blocks(ENTRY * build.sort.count), build.sort.in_steps):
+        if not new_buffer(entries, whole_blocks(ENTRY * build.sort.count), build.sort.in_steps):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     if build.written < build.sort.count:
@@ -48,7 +48,7 @@ cdef bint prefix_step(
         return True
     homes = slots_for(build.groups)
     if slots.data == NULL:
-        if not new_area(
+        if not new_buffer(
             slots, whole_blocks(8 * (<int64_t> homes + (SPARE if homes else 0))), build.sort.in_steps
         ):
             fault.kind = OUT_OF_MEMORY

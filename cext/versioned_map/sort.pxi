@@ -28,7 +28,7 @@ cdef void sort_free(Sort* sort) noexcept nogil:
 
 
 cdef inline bint sort_add(Sort* sort, uint64_t value, uint64_t at, Fault* fault) noexcept nogil:
-    if not need_area(&sort.entries, (sort.count + 1) * <int64_t> sizeof(SortEntry), sort.in_steps):
+    if not need_buffer(&sort.entries, (sort.count + 1) * <int64_t> sizeof(SortEntry), sort.in_steps):
         fault.kind = OUT_OF_MEMORY
         return False
     (<SortEntry*> sort.entries.data)[sort.count] = SortEntry(value, at)
@@ -47,7 +47,7 @@ cdef bint sort_step(Sort* sort, Fault* fault) noexcept nogil:
     cdef const SortEntry* entries = <const SortEntry*> sort.entries.data
     cdef int64_t i, bucket, stop, n, total = 0
     if sort.count == 0 or sort.shift >= 64 or (sort.most - sort.least) >> sort.shift == 0:
-        return area_free_some(&sort.other)
+        return buffer_free_some(&sort.other)
     stop = min(sort.done + STEP_ENTRIES, sort.count)
     if not sort.moving:
         if sort.done == 0:
@@ -63,13 +63,13 @@ cdef bint sort_step(Sort* sort, Fault* fault) noexcept nogil:
             sort.moving = True
             sort.done = 0
         return True
-    if sort.other.data == NULL and not new_area(
+    if sort.other.data == NULL and not new_buffer(
         &sort.other, sort.count * <int64_t> sizeof(SortEntry), sort.in_steps
     ):
         fault.kind = OUT_OF_MEMORY
         return False
     if sort.pages < sort.count * <int64_t> sizeof(SortEntry):
-        sort.pages = area_make_pages(&sort.other, sort.pages, sort.count * <int64_t> sizeof(SortEntry))
+        sort.pages = buffer_make_pages(&sort.other, sort.pages, sort.count * <int64_t> sizeof(SortEntry))
         return True
     for i in range(sort.done, stop):
         bucket = sort_bucket(sort, &entries[i])

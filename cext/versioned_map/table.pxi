@@ -63,7 +63,7 @@ cdef bint table_reserve(Table* table, int64_t more, Fault* fault) noexcept nogil
     cdef int bits = bits_for(table.keys + more, table.bits)
     if table.count + more > MOST_NODES or bits > MOST_BITS:
         fault.kind = TABLE_FULL
-    elif not need_area(&table.nodes, (table.count + more) * <int64_t> sizeof(Node), table.in_steps) or (
+    elif not need_buffer(&table.nodes, (table.count + more) * <int64_t> sizeof(Node), table.in_steps) or (
         bits > table.bits and not table_grow(table, bits)
     ):
         fault.kind = OUT_OF_MEMORY
@@ -75,7 +75,7 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
     cdef uint64_t i, at, slot, old_slots = (<uint64_t> 1 << table.bits) if table.bits else 0
     cdef uint64_t mask = (<uint64_t> 1 << bits) - 1
     cdef uint64_t* slots
-    if not new_area(&grown, <int64_t> 8 << bits, table.in_steps):
+    if not new_buffer(&grown, <int64_t> 8 << bits, table.in_steps):
         return False
     slots = <uint64_t*> grown.data
     for i in range(old_slots):

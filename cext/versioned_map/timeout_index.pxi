@@ -1,21 +1,21 @@
-# An index of the long that stands at one place of every value: records in the order of their longs.
+# An index by timeout, which is the long at one offset of every value: records in the order of their timeouts.
 #
-#     fences    int64: the long of every FENCE-th record, beginning with the first
+#     fences    int64: the timeout of every FENCE-th record, beginning with the first
 #     entries   5 bytes: offset of the record; zeros up to a multiple of 4,096
 #
-# Between two fences the records themselves tell their longs. A value that is too short, whose long is null (by its bit in
-# the first 8 bytes, as in a row of up to 64 columns) or -1, is not in it.
+# Between two fences the timeouts are read from the records. A record is not in the index if its value is too short, or its
+# timeout is -1 or null (by its bit in the first 8 bytes, as in a row of up to 64 columns).
 
 cdef enum:
     FENCE = 64
     NO_LONG = -1
-    MAX_INDEXED_AT = 8 + 8 * 63
+    MAX_TIMEOUT_OFFSET = 8 + 8 * 63
 
-cdef uint64_t SIGN = <uint64_t> 1 << 63  # turned over, longs are in the order of numbers without a sign
+cdef uint64_t SIGN = <uint64_t> 1 << 63  # with this bit flipped, longs sort as unsigned numbers
 
-# What becomes an index, step by step.
+# An index that is made step by step.
 cdef struct ExpiryBuild:
-    Sort sort           # of longs, as numbers without a sign, and offsets
+    Sort sort           # of timeouts, as unsigned numbers, and offsets
     int64_t at          # the next record to look at
     int64_t written     # entries
 
@@ -33,7 +33,7 @@ cdef inline ExpiryView expiry_view(const uint8_t* start, int64_t count) noexcept
 
 
 cdef inline bint long_of(const Record* record, int64_t at, int64_t* out) noexcept nogil:
-    """The long that a record is indexed by; False: it is not."""
+    """The timeout of a record; False: it has none."""
     if record.value_size < at + 8 or get_bit(record.value, at // 8 - 1):
         return False
     out[0] = <int64_t> load_le64(record.value + at)
@@ -45,18 +45,18 @@ cdef void expiry_free(ExpiryBuild* build) noexcept nogil:
 
 
 cdef bint expiry_step(
-    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, GrowableBuffer* out, Fault* fault,
+    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t timeout_offset, GrowableBuffer* out, Fault* fault,
 ) noexcept nogil:
-    """Goes on with the index of some records. False: `out` has it, or there is a fault."""
+    """Does a step of the index of some records. False: `out` has the index, or there is a fault."""
     if build.at < end:
         if end > MOST_RECORD_BYTES:
             fault.kind = TOO_MUCH_TO_INDEX
             return False
-        return expiry_collect(build, records, end, row_checksums, indexed_at, fault)
+        return expiry_collect(build, records, end, row_checksums, timeout_offset, fault)
     if out.data == NULL:
         if sort_step(&build.sort, fault) or fault.kind != NONE:
             return fault.kind == NONE
-        if not new_area(out, expiry_bytes(build.sort.count), build.sort.in_steps):
+        if not new_buffer(out, expiry_bytes(build.sort.count), build.sort.in_steps):
             fault.kind = OUT_OF_MEMORY
         return fault.kind == NONE
     expiry_write(build, out.data)
@@ -64,16 +64,16 @@ cdef bint expiry_step(
 
 
 cdef bint expiry_collect(
-    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t indexed_at, Fault* fault
+    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t timeout_offset, Fault* fault
 ) noexcept nogil:
-    """Takes the longs out of some records."""
+    """Collects the timeouts of some records."""
     cdef Record record
     cdef int64_t value = 0
     cdef int n = 0
     while n < STEP_RECORDS and build.at < end:
         buffer_prefetch(records + build.at + AHEAD)
         read_record(records + build.at, row_checksums, &record)
-        if long_of(&record, indexed_at, &value) and not sort_add(
+        if long_of(&record, timeout_offset, &value) and not sort_add(
             &build.sort, <uint64_t> value ^ SIGN, <uint64_t> build.at, fault
         ):
             return False
@@ -99,7 +99,7 @@ cdef class ExpiryIndex:
 
     cdef GrowableBuffer buffer
     cdef ExpiryView view
-    cdef int64_t indexed_at
+    cdef int64_t timeout_offset
 
     def __dealloc__(self):
         buffer_free(&self.buffer)

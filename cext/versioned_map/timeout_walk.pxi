@@ -1,11 +1,11 @@
-# Going through the indexes of the image and of the layers: an entry is a candidate, and holds where a lookup of its key
+# Walks the indexes by timeout of the image and of the layers. An entry is a candidate: it counts if a lookup of its key
 # leads back to its record.
 #
-# An index keeps what later updates have made dead, so how far it was gone through is remembered with the version:
-# what was dead then stays so in every version that is built on it, and what was still alive is listed.
+# An index keeps records that later updates have overwritten (dead ones). A version remembers how far each index was
+# walked: a record that was dead then is dead in every version built on it, and those that were alive are listed.
 
 cdef class ExpiryCursor:
-    """How far an index was gone through from its least long on, and which entries before that are alive."""
+    """How far an index was walked from its least timeout on, and which entries before that are alive."""
 
     cdef int64_t position
     cdef GrowableBuffer alive         # int64: numbers of entries
@@ -32,15 +32,15 @@ cdef class ExpiryCursor:
         return True
 
 
-# An index and the records that it is of.
+# An index and its records.
 cdef struct ExpirySource:
     const ExpiryView* index
     const ImageView* image      # NULL: a layer
     const uint8_t* records
     bint row_checksums
-    int64_t indexed_at
+    int64_t timeout_offset
 
-# What is looked for: all longs up to the last one, or the least of them only.
+# Which timeouts are searched for: all up to `last`, or only the least of these.
 cdef struct ExpiryRange:
     int64_t last
     bint least_only
@@ -81,7 +81,7 @@ cdef bint expiry_read(
     const ExpirySource* source, int64_t* numbers, int n, const Reader* reader, Lookup* keys, int64_t* offsets,
     int64_t* values, bint* alive, Fault* fault,
 ) noexcept nogil:
-    """Reads entries of an index, and finds out which are the records that hold; `values` are their longs."""
+    """Reads entries of an index: `values` are their timeouts, `alive` says whose record is its key's newest."""
     cdef Record record
     cdef bint looked = reader.own.count > 0 or reader.layer > 0
     cdef int i
@@ -96,7 +96,7 @@ cdef bint expiry_read(
         keys[i].key = record.key
         keys[i].size = record.key_size
         values[i] = NO_LONG
-        alive[i] = long_of(&record, source.indexed_at, &values[i])
+        alive[i] = long_of(&record, source.timeout_offset, &values[i])
     if looked:
         find_decided(reader, keys, n)
         for i in range(n):
@@ -116,9 +116,9 @@ cdef bint expiry_walk(
     const ExpirySource* source, const Reader* reader, ExpiryCursor cursor, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found,
     Fault* fault,
 ) noexcept nogil:
-    """Goes on through an index and appends the places of the records that are due.
+    """Walks on through an index and appends the places of the records that have expired.
 
-    With `least_only` it stops at the first, and only makes `last` less where that one's long is. False: a fault.
+    With `least_only` it stops at the first such record, and only lowers `last` to its timeout. False: a fault.
     """
     cdef Lookup[GROUP] keys
     cdef int64_t[GROUP] numbers, offsets, values
@@ -126,7 +126,7 @@ cdef bint expiry_walk(
     cdef int64_t kept = 0, at = 0, stop
     cdef int64_t* known = <int64_t*> cursor.alive.data
     cdef int i, n, most = GROUP
-    # What was alive before: less of it may be now.
+    # Of the entries that were alive before, some may be dead now.
     while at < cursor.num_alive:
         n = <int> min(cursor.num_alive - at, GROUP)
         memcpy(numbers, known + at, 8 * n)

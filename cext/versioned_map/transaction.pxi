@@ -309,7 +309,7 @@ cdef class Transaction:
     def expired(self, int64_t before, int64_t max_rows):
         """Every key, and its value, whose timeout is less than `before`, as they are now.
 
-        It costs what it returns, and that what later updates have made dead in the indexes is gone through once.
+        The cost grows with what it returns, and with the dead records of the indexes, which are walked once.
 
         Args:
             max_rows: of a batch.
@@ -318,15 +318,15 @@ cdef class Transaction:
             An iterator of pairs of aligned pyarrow binary arrays, in no order. Later updates do not show.
 
         Raises:
-            ValueError: the image was made without an indexed offset, or max_rows is less than 1.
+            ValueError: the image was made without a timeout offset, or max_rows is less than 1.
         """
         return Expiry(self, before, max_rows)
 
     def next_expiry(self):
-        """The least indexed long of all keys as they are now; None where there is none.
+        """The least timeout of all keys as they are now; None where there is none.
 
         Raises:
-            ValueError: the image was made without an indexed offset.
+            ValueError: the image was made without a timeout offset.
         """
         return next_expiry(self)
 

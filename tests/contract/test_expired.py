@@ -119,5 +119,5 @@ def test_arguments_that_make_no_sense(partition: Partition) -> None:
         store.expired(1, 0)
     with partition.open().get_store(0) as store:
         for ask in (lambda: store.expired(1, 1), store.next_expiry):
-            with pytest.raises(ValueError, match="indexed offset"):
+            with pytest.raises(ValueError, match="timeout offset"):
                 ask()

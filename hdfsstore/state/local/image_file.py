@@ -152,8 +152,8 @@ class ImageFile:
             except OSError as error:
                 raise self._unmapped(error, info.st_size) from error
             # Only of a file's shared mapping is nothing lost with its pages.
-            give_up = partial(mapped.madvise, mmap.MADV_DONTNEED)
-            image = Image.open(pa.py_buffer(mapped), self.path, give_up=give_up)
+            drop_pages = partial(mapped.madvise, mmap.MADV_DONTNEED)
+            image = Image.open(pa.py_buffer(mapped), self.path, drop_pages=drop_pages)
             metadata = self._metadata(image)
             os.utime(file)
         finally:

@@ -1,4 +1,4 @@
-"""The index of a long in the values, against a dict: what is due, and what is due next."""
+"""The index of the timeout in the values, against a dict: which keys have expired, and when the next one does."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_without_an_index() -> None:
     transaction = VersionedMap(image_of(many(10))).transaction(0)
     assert reopened(image_of(many(10))).timeout_offset is None
     for ask in (lambda: transaction.expired(5, 10), transaction.next_expiry):
-        with pytest.raises(ValueError, match="indexed offset"):
+        with pytest.raises(ValueError, match="timeout offset"):
             ask()
     with pytest.raises(ValueError, match="max_rows"):
         VersionedMap(Image.empty(row_checksums=False, timeout_offset=AT)).transaction(0).expired(5, 0)

@@ -250,7 +250,7 @@ CHANGES = ("update", "remove", "timeout")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: int) -> None:
-    """Beside a model: what a key holds is a state and a timeout, and what is called is data first, then what is due."""
+    """Beside a model. A key has a state and a timeout; the function gets the data first, then the expired keys."""
     chance = random.Random(seed)
     partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     held: dict[str, tuple[tuple[int, float] | None, int]] = {}
