@@ -265,6 +265,8 @@ def _read_everything(path: Path, compare: bool) -> object:
             for table in (state, changes):
                 table.validate()
                 answer.append(_rows(table) if compare else table.nbytes)
+    for error in checkpoint.damaged:  # what a power cut may leave of a log's newest entry hides nothing else
+        raise error
     return answer
 
 
