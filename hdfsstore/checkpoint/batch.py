@@ -13,16 +13,16 @@ class Batch:
     """A batch that the checkpoint still keeps.
 
     Attributes:
-        batch_id: its number; it read version batch_id of each store and wrote version batch_id + 1.
-        committed: whether it is done. One that is not is run again when the query is started. Spark 2.1, which does
-            not tell, is taken to have done all of them: it writes a version of the state whole or not at all.
-        watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 before there is one.
-        timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 where the log lacks it.
+        batch_id: its number; the batch reads version batch_id of each store and writes version batch_id + 1.
+        committed: whether it is done. A restart runs the others again. Spark 2.1 does not log this, so all of its
+            batches count as done: it writes a version of the state whole or not at all.
+        watermark_ms: the event-time watermark it runs under, milliseconds since 1970; 0 if there is none yet.
+        timestamp_ms: the processing time it runs under, milliseconds since 1970; 0 if the log lacks it.
         conf: the settings that the offset log pins.
-        offsets: for each source the offset that it reads to, as the source's own JSON text; None = nothing yet.
-        source_ids: for each source its id, or its position where it has none.
-        next_watermark_ms: the watermark of the batch after it; None where it is not committed.
-        state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without them.
+        offsets: the end offset of each source, as the source's own JSON text; None = no offset yet.
+        source_ids: the id of each source, or its position if it has no id.
+        next_watermark_ms: the watermark of the next batch; None if this one is not committed.
+        state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without ids.
     """
 
     batch_id: int

@@ -1,7 +1,7 @@
-"""Both logs of a query as they are at a moment: which batches have begun, which are done, and what is cut off.
+"""Lists both logs of a query together: the batches that have begun, those that are done, and entries that are cut off.
 
-Spark does not sync the files of its logs: after a power cut the newest may be empty, or end early. Spark then refuses
-to start ("Incomplete log file"). Such an entry is passed over if its batch is not done without it.
+Spark does not sync the files of its logs: after a power cut the newest entry may be empty or cut off. Spark then
+refuses to start ("Incomplete log file"). Here such an entry counts as absent if its batch is not done without it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What the logs hold.
+    """A listing of both logs.
 
     Attributes:
         offsets, commits: their entries, without those in `damaged`.
         done: the batches that are committed.
-        damaged: the newest entry of each log, where it is cut off: the error of who reads it, with the remedy.
+        damaged: for each log whose newest entry is cut off, the error with the remedy.
     """
 
     offsets: Listing
@@ -39,7 +39,7 @@ class BatchLogs:
     """The offset log and the commit log of a checkpoint.
 
     Args:
-        path: of the checkpoint.
+        path: the checkpoint.
     """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
@@ -48,14 +48,14 @@ class BatchLogs:
 
     def look(self) -> Logged:
         """Lists both logs."""
-        # Commits first: a batch that both are listed of has surely begun before it was done.
+        # The commits are listed first: a batch that is in both listings began before it was committed.
         commits = self.commits.list()
         offsets = self.offsets.list()
         whole_commits, cut_commit = _without_cut(self.commits, commits, "runs again")
         is_done = bool(offsets.files) and max(offsets.files) in whole_commits.files
         whole_offsets, cut_offset = (offsets, None) if is_done else _without_cut(self.offsets, offsets, "is begun anew")
         if cut_commit is not None and max(commits.files) < max(whole_offsets.files, default=-1):
-            # The batch after it has begun: this one was done.
+            # The next batch has begun, so this one was done.
             whole_commits, cut_commit = commits, None
         done = whole_offsets.files.keys() & whole_commits.files.keys()
         if not commits.files and self._is_of_spark_2_1(whole_offsets):
@@ -64,13 +64,13 @@ class BatchLogs:
         return Logged(whole_offsets, whole_commits, done, damaged)
 
     def _is_of_spark_2_1(self, offsets: Listing) -> bool:
-        """Spark 2.1 has no commit log, and no conf in the offset log: nothing tells whether its last batch was done."""
+        """Spark 2.1 has no commit log, and no conf in the offset log: whether its last batch was done is unknown."""
         newest = self.offsets.read(offsets, max(offsets.files)) if offsets.files else None
         return newest is not None and not newest.conf
 
 
 def _without_cut(log: MetadataLog[T], listing: Listing, then: str) -> tuple[Listing, CorruptFileError | None]:
-    """The listing without its newest entry, and the error that tells of it, if that entry is damaged."""
+    """Takes the newest entry out of the listing if it is damaged, and returns its error too."""
     if not listing.files:
         return listing, None
     newest = max(listing.files)
@@ -78,11 +78,11 @@ def _without_cut(log: MetadataLog[T], listing: Listing, then: str) -> tuple[List
         log.read(listing, newest)
     except CorruptFileError as error:
         remedy = (
-            f"Put the file back; or delete it, with its side file .{newest}.crc if there is one. Batch {newest} {then} "
-            "then; until then Spark does not start the query"
+            f"Put the file back; or delete it, with its checksum file .{newest}.crc if there is one. "
+            f"Batch {newest} {then} then; until then Spark does not start the query"
         )
         files = {batch_id: info for batch_id, info in listing.files.items() if batch_id != newest}
         return Listing(files, listing.names), CorruptFileError(error.message, error.path, error.offset, remedy)
     except StateStoreError:
-        return listing, None  # it is whole, as far as one can tell; whoever needs it is told
+        return listing, None  # The file is whole. The error is raised when its entry is read.
     return listing, None

@@ -1,4 +1,4 @@
-"""A streaming query's checkpoint: its batches, its operators, and where their state lies."""
+"""Opens the checkpoint of a streaming query: its batches, its operators, and their state."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ROCKSDB_ENDINGS = (".zip", ".changelog")
 
 
 class Checkpoint:
-    """A checkpoint, opened for reading; nothing is ever written.
+    """A checkpoint, opened only for reading.
 
-    A running query may add and remove batches at any time: each property that tells of batches and operators looks
-    again.
+    A running query may add and remove batches at any time, so the properties about batches and operators list the files
+    anew each time.
 
     Args:
         location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
-        num_threads: how many partitions are read side by side; as many as there are processors by default.
-        max_record_bytes: a key or value of a state file that declares more than this is refused as damage.
+        num_threads: how many partitions are read at the same time; the number of processors by default.
+        max_record_bytes: a key or value of a state file that declares more bytes than this counts as damage.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
@@ -50,7 +50,7 @@ class Checkpoint:
         self, location: Location, *, num_threads: int | None = None, max_record_bytes: int = MAX_RECORD_BYTES
     ) -> None:
         if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads is {num_threads}; there is at least one thread")
+            raise ValueError(f"num_threads is {num_threads}; give at least one thread")
         self._fs, self.path = resolve(location)
         self._threads = num_threads or os.cpu_count() or 1
         self._max_record_bytes = max_record_bytes
@@ -67,7 +67,7 @@ class Checkpoint:
 
     @cached_property
     def query_id(self) -> str:
-        """The query's id, the same over all its restarts.
+        """The query's id, the same over all restarts.
 
         Raises:
             CheckpointNotFoundError: the checkpoint lacks the file `metadata`.
@@ -79,15 +79,15 @@ class Checkpoint:
             raise CheckpointNotFoundError(
                 "the checkpoint lacks this file, which holds the query's id",
                 path,
-                remedy="Was it copied whole? The rest can be read all the same",
+                remedy="Was the checkpoint copied whole? All else can still be read",
             ) from None
 
     @property
     def batches(self) -> list[Batch]:
-        """The batches kept, by number; without one of which `damaged` has the offsets.
+        """The batches that the checkpoint still has, by number. A batch whose offsets are in `damaged` is left out.
 
         Raises:
-            CorruptFileError: an entry of a log is damaged that `damaged` does not have.
+            CorruptFileError: a damaged entry of a log that is not in `damaged`.
         """
         logged = self._logs.look()
         started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
@@ -99,9 +99,10 @@ class Checkpoint:
 
     @property
     def damaged(self) -> list[CorruptFileError]:
-        """The newest entry of `offsets` and of `commits`, where it is empty or cut off, as after a power cut.
+        """The newest entry of `offsets` and of `commits` if it is empty or cut off, as after a power cut.
 
-        Spark syncs neither. Its batch does not count as begun, or as committed; the errors say how the query gets on.
+        Spark does not sync these files. Such a batch does not count as begun, or as committed. The errors say how to
+        start the query again.
         """
         return self._logs.look().damaged
 
@@ -110,7 +111,7 @@ class Checkpoint:
         """The newest batch that is committed.
 
         Raises:
-            BatchNotAvailableError: no batch is.
+            BatchNotAvailableError: no batch is committed.
         """
         logged = self._logs.look()
         if not logged.done:
@@ -125,7 +126,7 @@ class Checkpoint:
         """One batch.
 
         Raises:
-            BatchNotAvailableError: the checkpoint does not keep it.
+            BatchNotAvailableError: the checkpoint does not have it.
             CorruptFileError: its entry is damaged.
         """
         logged = self._logs.look()
@@ -135,7 +136,7 @@ class Checkpoint:
                 raise error
         started = self._logs.offsets.read(logged.offsets, batch_id) if batch_id in begun else None
         if started is None:
-            kept = f"It keeps {min(begun)} to {max(begun)}" if begun else "It keeps none"
+            kept = f"It keeps batches {min(begun)} to {max(begun)}" if begun else "It keeps none"
             raise BatchNotAvailableError(f"the checkpoint does not keep batch {batch_id}", self.path, remedy=kept)
         is_ended = batch_id in logged.commits.files
         finished = self._logs.commits.read(logged.commits, batch_id) if is_ended else None
@@ -143,14 +144,14 @@ class Checkpoint:
 
     @property
     def operators(self) -> list[Operator]:
-        """The stateful operators, by number; none in a query without state."""
+        """The stateful operators, by number."""
         return list_operators(self._fs, self.path)
 
     def operator(self, operator_id: int = 0, batch_id: int | None = None) -> Operator:
         """One operator, with the metadata it has at a batch (the newest by default).
 
         Raises:
-            CheckpointNotFoundError: there is none of that number.
+            CheckpointNotFoundError: the query has no such operator.
         """
         operators = list_operators(self._fs, self.path, batch_id)
         for operator in operators:
@@ -181,15 +182,15 @@ class Checkpoint:
         Args:
             operator_id, store_name: the store.
             batch_id: a committed batch; the newest by default.
-            join_side: "left" or "right": the rows that a side of a stream-stream join keeps, in place of a store.
-            partitions: only these; all by default.
-            key_schema, value_schema: for rows whose own schema is missing or wrong.
+            join_side: "left" or "right": reads the rows of that side of a stream-stream join, instead of a store.
+            partitions: the partitions to read; all by default.
+            key_schema, value_schema: replace a schema that is missing or wrong.
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
             CheckpointNotFoundError: there is no such operator, store or partition.
             CorruptFileError, MissingFileError: files that the batch needs are damaged or missing.
-            SchemaMismatchError: there is no schema, or the rows do not fit it; the message says what they look like.
+            SchemaMismatchError: there is no schema, or the rows do not fit it; the message describes the rows.
             UnsupportedProviderError, UnsupportedTypeError: this release cannot read the state.
         """
         request = StateRequest(
@@ -214,10 +215,10 @@ class Checkpoint:
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
     ) -> pa.RecordBatchReader:
-        """The same as read_state, as a stream of record batches, in memory that does not grow with the store.
+        """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
-        It holds the keys of the deltas since the last snapshot, and a few megabytes for each thread. Errors that only
-        show while rows are read are raised by the reader.
+        The stream holds the keys of the deltas since the last snapshot, and a few megabytes for each thread. The reader
+        raises the errors that only show while rows are read.
         """
         request = StateRequest(
             operator_id=operator_id,
@@ -241,13 +242,13 @@ class Checkpoint:
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
     ) -> pa.Table:
-        """What the batches from `start_batch_id` to `end_batch_id`, both included, changed in a store.
+        """The changes of a store in the batches from `start_batch_id` to `end_batch_id`, both included.
 
         Columns: batch_id (int64), change_type ("update" or "delete"), key, value (null for a delete), partition_id
         (int32), as Spark's `statestore` source has them with readChangeFeed.
 
         Raises:
-            As read_state; BatchNotAvailableError also where a batch has no delta any more.
+            As read_state; BatchNotAvailableError also if a batch has no delta any more.
         """
         if start_batch_id > end_batch_id:
             raise StateStoreError(
@@ -282,7 +283,7 @@ class Checkpoint:
         )
 
     def _unique_ids(self, operator_id: int, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
-        """Version -> partition -> the id of each store, of the versions that these batches wrote with ids."""
+        """Version -> partition -> the id of each store, for those of these batches that wrote ids."""
         log = self._logs.commits
         commits = log.list()
         entries = log.read_all(commits, [batch_id for batch_id in batch_ids if batch_id in commits.files])
@@ -293,9 +294,9 @@ class Checkpoint:
         }
 
     def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str]]:
-        """A batch that is done, the newest by default, and the conf it ran under.
+        """A committed batch, the newest by default, and the conf that it ran under.
 
-        The logs of a batch may be purged before its state is: any batch before the newest was done once.
+        Any batch before the newest was committed once: its logs may be purged before its state is.
         """
         latest = self.latest_batch_id
         batch_id = latest if batch_id is None else batch_id
@@ -307,13 +308,13 @@ class Checkpoint:
                 f"batch {batch_id} {what}", self.path, remedy=f"The newest committed batch is {latest}"
             )
         for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
-            if pinned := self._logs.offsets.read(logged.offsets, kept):  # else it was purged since the listing
+            if pinned := self._logs.offsets.read(logged.offsets, kept):  # None: purged since the listing
                 return batch_id, pinned.conf
         return batch_id, {}
 
     @property
     def provider(self) -> str:
-        """The class of the provider that keeps the state: as the newest batch has it pinned, else by the files."""
+        """The class of the state store provider: pinned by the newest batch, else told by the files."""
         offsets = self._logs.look().offsets
         newest = self._logs.offsets.read(offsets, max(offsets.files)) if offsets.files else None
         return self._provider_of(newest.conf if newest else {})
@@ -329,9 +330,9 @@ class Checkpoint:
         provider = self._provider_of(conf)
         if provider != confs.HDFS_PROVIDER:
             raise UnsupportedProviderError(
-                f"the state is kept by {provider}, which this release cannot read",
+                f"the state is in the format of {provider}, which this release cannot read",
                 self.path,
-                remedy="Its batches, operators and schemas can be read; for its rows use Spark's statestore source",
+                remedy="Batches, operators and schemas can be read; for the rows use Spark's statestore source",
             )
 
     def _has_rocksdb_files(self) -> bool:

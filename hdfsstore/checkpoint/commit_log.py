@@ -1,10 +1,10 @@
-"""The commit log, `commits/<batch>`: written when a batch is done. Without it the batch is run again.
+"""Reads and writes the commit log, `commits/<batch>`. A batch without an entry there is not done and runs again.
 
     v1   {"nextBatchWatermarkMs":0}           "{}", or nothing, in old ones
     v2   + "stateUniqueIds":{"0":[["<id>"],["<id>"]]}     operator id -> partition -> an id for each of its stores
     v3   + "sinkMetadataMap":{"<name>":{"sinkName":...,"commitOffset":"-","providerName":...,"isActive":true}}
 
-A driver of ours may add an object "hdfsstore" with what only it wants to know; Spark passes over it.
+hdfsstore's driver may add an object "hdfsstore" with facts of its own. Spark ignores it.
 CommitLog.scala in Spark.
 """
 
@@ -33,9 +33,9 @@ class CommitLogEntry:
     """One file of the commit log.
 
     Attributes:
-        next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
+        next_watermark_ms: the watermark of the next batch, milliseconds since 1970.
         state_unique_ids: operator id -> partition -> the unique id of each store's new version; empty without them.
-        sinks: what is known of each sink, by name.
+        sinks: the metadata of each sink, by name.
         hdfsstore_fields: fields that the driver of an hdfsstore query has added.
     """
 
@@ -62,7 +62,7 @@ def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
 def encode_commit_log(entry: CommitLogEntry) -> bytes:
     """The file of an entry, in its version, as Spark writes it."""
     fields: dict[str, Any] = {"nextBatchWatermarkMs": entry.next_watermark_ms}
-    # Version 3 is there for the sinks and lacks the ids where the state has none.
+    # Version 3 adds the sinks. It has ids only if the state has them.
     if entry.version == 2 or entry.state_unique_ids:
         fields["stateUniqueIds"] = {str(operator): ids for operator, ids in entry.state_unique_ids.items()}
     if entry.version == 3:
@@ -88,15 +88,15 @@ def _is_list_of_string_lists(value: object) -> bool:
 
 
 class CommitLog:
-    """The commit log of a checkpoint, as the one driver that writes it sees it: which version of each store counts.
+    """The commit log of a checkpoint, for the one driver that writes it.
 
-    An entry is written once and never replaced. It is checked before: every partition has to have reported, and each
-    has to have started from the version that the log holds for it, whichever other attempts there were.
+    An entry says which attempt's version of each store counts. It is written once and never replaced. `add` first
+    checks that every partition has reported, and has started from the version that the log has for it.
 
     Args:
         location: the checkpoint, as Checkpoint takes it; its folder `commits` is made with the first entry.
-        checkpoint_format_version: 2, entries with unique ids; or 1, without, as Spark's default is.
-        num_partitions: of each operator, where it is known; else those of the batch before are expected.
+        checkpoint_format_version: 2 writes unique ids; 1, Spark's default, does not.
+        num_partitions: of each operator; None expects those of the batch before.
     """
 
     def __init__(
@@ -120,16 +120,16 @@ class CommitLog:
         """Writes the entry of a batch, which commits it.
 
         Args:
-            batch_id: its number; the stores' versions are one more.
-            next_watermark_ms: the watermark of the batch after it, milliseconds since 1970.
-            infos: operator id -> partition -> what its chosen task reported of each of its stores, in their order.
+            batch_id: the batch, which writes version batch_id + 1 of each store.
+            next_watermark_ms: the watermark of the next batch, milliseconds since 1970.
+            infos: operator id -> partition -> the report of its chosen task on each store, in the order of the stores.
             hdfsstore_fields: fields that the driver adds to the entry: values of JSON by name.
 
         Raises:
             BatchAlreadyLoggedError: the log has an entry of the batch.
             CheckpointIdMismatchError: a task started from another version than the one that the log holds.
-            MissingFileError: the entry of the batch before, which the ids are checked against, is not there.
-            StateStoreError: a partition has not reported, or reported something else than this batch's version.
+            MissingFileError: the entry of the batch before is missing, so that the ids cannot be checked.
+            StateStoreError: a partition has not reported, or has reported another version than this batch's.
         """
         path = f"{self._folder}/{batch_id}"
         before = self._ids_before(batch_id)
@@ -152,7 +152,7 @@ class CommitLog:
         return entry
 
     def get(self, batch_id: int) -> CommitLogEntry | None:
-        """The entry of a batch; None where it is not committed, or purged."""
+        """The entry of a batch; None if the batch is not committed, or its entry is purged."""
         try:
             return read_commit_log(self._fs, f"{self._folder}/{batch_id}")
         except FileNotFoundError:
@@ -163,11 +163,11 @@ class CommitLog:
         return self._log.latest()
 
     def purge(self, before: int) -> None:
-        """Deletes the entries of all batches before that one."""
+        """Deletes the entries of all batches before `before`."""
         self._log.purge(before)
 
     def _ids_before(self, batch_id: int) -> dict[int, list[list[str]]]:
-        """The ids that the batch has to start from; none in the first one, and where version 1 wrote the one before."""
+        """The ids that the batch has to start from; none in the first batch, and after an entry of version 1."""
         if batch_id == 0:
             return {}
         entry = self.get(batch_id - 1)
@@ -176,9 +176,9 @@ class CommitLog:
         if self._format == 1:
             return {}
         raise MissingFileError(
-            f"batch {batch_id} cannot be committed: this entry, of the batch before it, is not there",
+            f"batch {batch_id} cannot be committed: the entry of the batch before it is missing",
             f"{self._folder}/{batch_id - 1}",
-            remedy="Commit the batches in their order, and purge none that is the newest",
+            remedy="Commit the batches in their order, and never purge the newest one",
         )
 
     def _check(
@@ -189,14 +189,14 @@ class CommitLog:
         partitions: Mapping[int, Sequence[StateStoreCheckpointInfo]],
         before: list[list[str]] | None,
     ) -> None:
-        """Raises unless what an operator's tasks reported fits together, and fits the batch before."""
+        """Raises unless the reports of an operator's tasks agree with each other and with the batch before."""
         operator = f"operator {operator_id}"
         expected = len(before) if before else self._num_partitions or max(partitions, default=0) + 1
         if set(partitions) != set(range(expected)):
             raise StateStoreError(
                 f"{operator} has {expected} partitions, and {sorted(partitions)} have reported",
                 path,
-                remedy="Every partition has to commit its version, with updates or without: run the batch again",
+                remedy="Every partition has to commit a version, even one without updates: run the batch again",
             )
         for partition_id, infos in partitions.items():
             bases: list[str | None] = list(before[partition_id]) if before else [None] * len(partitions[0])
@@ -215,14 +215,14 @@ class CommitLog:
                         f"{where} has reported the unique id {info.checkpoint_unique_id}; this log is of checkpoint "
                         f"format version {self._format}",
                         path,
-                        remedy="Give the providers and the log one and the same checkpoint_format_version",
+                        remedy="Give the providers and the log the same checkpoint_format_version",
                     )
                 if info.checkpoint_unique_id is not None and not UNIQUE_ID.fullmatch(info.checkpoint_unique_id):
                     raise CheckpointIdMismatchError(
-                        f"{where} has reported {info.checkpoint_unique_id!r}, which is no unique id: no store opens it",
+                        f"{where} has reported {info.checkpoint_unique_id!r}, which is not a unique id",
                         path,
                     )
-                # In format 1 a task knows no ids: it may start from a version with one, and says so only if it does.
+                # In format 1 a task has no ids, but may report the id of the version that it started from.
                 if info.base_checkpoint_unique_id != base and (self._format > 1 or info.base_checkpoint_unique_id):
                     raise CheckpointIdMismatchError(
                         f"{where} has started from version {batch_id} with the unique id "

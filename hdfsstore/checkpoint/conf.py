@@ -1,4 +1,4 @@
-"""What the offset log pins for the life of a query, and what Spark takes where an old one lacks it.
+"""Reads the settings that the offset log pins for the life of a query, with Spark's defaults for old logs.
 
 Spark reads a batch's state under that batch's own conf (StateDataSource.scala), with the defaults of
 OffsetSeqMetadata.relevantSQLConfDefaultValues.
@@ -18,7 +18,7 @@ ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateS
 
 
 def compression_codec(conf: Mapping[str, str]) -> str:
-    """The codec that state files are compressed with, by its short name or its class."""
+    """The codec of the state files, by its short name or its class."""
     return conf.get(COMPRESSION_CODEC, "lz4")
 
 

@@ -1,11 +1,11 @@
-"""One side of a stream-stream join, as Spark's `statestore` source shows it with `joinSide`.
+"""Reads one side of a stream-stream join, as Spark's `statestore` source does with `joinSide`.
 
-A side is kept in two stores (SymmetricHashJoinStateManager, state formats 1 and 2):
+A side has two stores (SymmetricHashJoinStateManager, state formats 1 and 2):
 
     <side>-keyToNumValues        join keys -> how many rows there are for them
-    <side>-keyWithIndexToValue   join keys, index -> input row (format 2: and `matched`, whether it has found a partner)
+    <side>-keyWithIndexToValue   join keys, index -> input row (format 2: and `matched`: the row has found a partner)
 
-Its rows are (join keys, input row) of all indexes below the number.
+Its rows are (join keys, input row), for each index below the number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
     stores = [store.name for store in operator.stores]
     if not set(names) <= set(stores):
         raise StateStoreError(
-            f"operator {operator.operator_id} is no stream-stream join: its stores are {', '.join(stores)}",
+            f"operator {operator.operator_id} is no stream-stream join; its stores are {', '.join(stores)}",
             remedy="Read it without join_side",
         )
     return names
@@ -100,7 +100,7 @@ class JoinSideConverter:
         return convert
 
     def _count(self, chunk: RecordChunk) -> tuple[RecordChunk, pa.Array]:
-        """The keys of a chunk, and the numbers of rows there are for them."""
+        """The keys of a chunk, and the number of rows of each key."""
         _, values = self._counts.decode(chunk)
         return chunk.copy(), values.field(0)
 

@@ -1,9 +1,10 @@
-"""The small text files of a checkpoint: a version line, then JSON, one object a line.
+"""Reads and writes the small text files of a checkpoint: a version line, then JSON, one object a line.
 
     v1
     {"nextBatchWatermarkMs":0}
 
-Whatever does not fit raises CorruptFileError with the file and the byte where it starts.
+A field of another type raises CorruptFileError with the file and the byte where its text starts. A validation library
+would know its path in the JSON, but not that byte.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
 from hdfsstore.fs import read_file
 
 _VERSION = re.compile(r"v(\d{1,9})", re.ASCII)
-# What Java's BufferedReader.readLine, by which Spark reads these files, takes for the end of a line.
+# Spark reads lines with Java's BufferedReader.readLine, which ends a line at any of these.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of a file, and where it starts."""
+    """A piece of a file, and the byte where it starts."""
 
     text: str
     path: str
@@ -48,11 +49,11 @@ class Text:
 
 
 class JsonObject:
-    """Reads the fields of a JSON object, each with the type that it has to have."""
+    """Reads the fields of a JSON object, and checks the type of each."""
 
     def __init__(self, value: object, source: Text) -> None:
         if not isinstance(value, dict):
-            raise source.error("a JSON object is needed here")
+            raise source.error("not a JSON object")
         self._fields: dict[str, Any] = value
         self._source = source
 
@@ -85,14 +86,14 @@ class JsonObject:
         return value
 
     def string_map(self, name: str) -> dict[str, str]:
-        """An object whose values are strings; empty where there is none."""
+        """An object whose values are strings; empty if the field is missing."""
         value = self.plain(name)
         if not all(isinstance(item, str) for item in value.values()):
             raise self._wrong(name, "an object of strings")
         return value
 
     def plain(self, name: str) -> dict[str, Any]:
-        """An object as it is; empty where there is none."""
+        """An object as it is; empty if the field is missing."""
         value = self._fields.get(name)
         if value is None:
             return {}
@@ -141,7 +142,7 @@ def read_versioned(
 
 
 def parse_versioned(content: bytes, path: str, newest_version: int) -> tuple[int, list[Text]]:
-    """As read_versioned, of a file's content."""
+    """Parses the content of a log file."""
     lines = parse_text(content, path)
     if not lines:
         raise CorruptFileError("the file is empty", path, 0)
@@ -150,12 +151,12 @@ def parse_versioned(content: bytes, path: str, newest_version: int) -> tuple[int
 
 
 def encode_versioned(version: int, *lines: str) -> bytes:
-    """The content of a log file: its version and the lines after it, with no end of line after the last."""
+    """The content of a log file: its version and the lines after it, without a line end after the last."""
     return "\n".join((f"v{version}", *lines)).encode()
 
 
 def parse_version(text: str, path: str, newest_version: int) -> int:
-    """The number of `v<number>`, 1 at least."""
+    """The number of `v<number>`, at least 1."""
     found = _VERSION.fullmatch(text)
     version = int(found[1]) if found else 0
     if not version:

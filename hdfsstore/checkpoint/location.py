@@ -1,4 +1,4 @@
-"""Tells a checkpoint from other folders, and finds the nearest one around a path that is none."""
+"""Checks that a path is a checkpoint; if not, looks for one near it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHILDREN_LOOKED_AT = 50
 
 
 def check_checkpoint(fs: FileSystem, path: str) -> None:
-    """Raises CheckpointNotFoundError unless the path is a checkpoint; its remedy names one that is near."""
+    """Raises CheckpointNotFoundError unless the path is a checkpoint; the remedy names one near it."""
     if not _is_checkpoint(fs, path):
         raise CheckpointNotFoundError("there is no checkpoint here", path, remedy=_advice(fs, path))
 
@@ -24,7 +24,7 @@ def _is_checkpoint(fs: FileSystem, path: str) -> bool:
 
 
 def _advice(fs: FileSystem, path: str) -> str:
-    """Names the nearest folder around the path that is a checkpoint."""
+    """Names the nearest folder around the path that is a checkpoint, if there is one."""
     try:
         near = next((folder for folder in _around(fs, path) if _is_checkpoint(fs, folder)), None)
     except StateStoreError:  # a folder around it may not be ours to look into

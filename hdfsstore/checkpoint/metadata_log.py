@@ -1,4 +1,4 @@
-"""A folder with one file a batch, named by the batch's number: the offset log, the commit log."""
+"""Reads and writes a log with one file a batch, named by the batch's number: the offset log, the commit log."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _Key: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One listing of a log's folder: the file of each batch, by number, and all names (side files too)."""
+    """One listing of a log's folder: the file of each batch, by number, and the names of all files."""
 
     files: dict[int, FileInfo]
     names: frozenset[str]
 
 
 class MetadataLog(Generic[T]):
-    """A log, whose files are each written once and read once.
+    """A log. Each file is written once, and read once.
 
-    Other names than numbers (side files, `.4.<uuid>.tmp`) are no batches.
+    Files whose name is no number (checksum files, `.4.<uuid>.tmp`) are not batches.
     """
 
     def __init__(self, fs: FileSystem, folder: str, read: Callable[[FileSystem, str, Collection[str]], T]) -> None:
         self._fs = fs
         self._folder = folder
         self._read = read
-        # By name, size and time: a batch that ran again has another file of the same name.
+        # The key has size and time too, because a batch that ran again has another file of the same name.
         self._entries: dict[_Key, T] = {}
 
     def list(self) -> Listing:
         infos = list_folder(self._fs, self._folder)
         files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
-        # A query that runs for months purges its logs: what is gone from them is not held here either.
+        # Entries that the query has purged are dropped here too, else a query of months fills the memory.
         present = {_key(info) for info in files.values()}
         for key in tuple(self._entries):
             if key not in present:
@@ -54,7 +54,7 @@ class MetadataLog(Generic[T]):
         return Listing(dict(sorted(files.items())), frozenset(info.base_name for info in infos))
 
     def read(self, listing: Listing, batch_id: int) -> T | None:
-        """One batch's entry; None where its file is gone by now (Spark purges old ones)."""
+        """Reads the entry of a batch; None if its file is gone by now (Spark purges old ones)."""
         info = listing.files[batch_id]
         entry = self._entries.get(_key(info))
         if entry is None:
@@ -65,7 +65,7 @@ class MetadataLog(Generic[T]):
         return entry
 
     def read_all(self, listing: Listing, batch_ids: Iterable[int]) -> dict[int, T]:
-        """The entries of those batches that are still there."""
+        """Reads the entries of those batches whose files are still there."""
         wanted = list(batch_ids)
         with ThreadPoolExecutor(_READERS, thread_name_prefix="hdfsstore-log") as pool:
             entries = pool.map(lambda batch_id: self.read(listing, batch_id), wanted)
@@ -84,20 +84,20 @@ class MetadataLog(Generic[T]):
         """Writes the file of a batch, whole or not at all.
 
         Raises:
-            BatchAlreadyLoggedError: it is there already.
+            BatchAlreadyLoggedError: the file exists.
         """
         path = f"{self._folder}/{batch_id}"
         try:
             publish(self._fs, path, content, overwrite=False)
         except FileExistsError:
             raise BatchAlreadyLoggedError(
-                f"batch {batch_id} is in this log already, and an entry is never replaced",
+                f"this log has an entry of batch {batch_id} already, and entries are never replaced",
                 path,
                 remedy="Does another run of the query write to the same checkpoint? Only one may",
             ) from None
 
     def purge(self, before: int) -> None:
-        """Deletes the files of all batches before that one."""
+        """Deletes the files of all batches before `before`."""
         listing = self.list()
         paths = [info.path for batch_id, info in listing.files.items() if batch_id < before]
         remove(self._fs, paths, listing.names)

@@ -1,4 +1,4 @@
-"""The offset log, `offsets/<batch>`: what a batch reads and under which conf it runs, written before it runs.
+"""Reads and writes the offset log, `offsets/<batch>`: the offsets and the conf of a batch, written before it runs.
 
     v1                                                                     v1
     {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{...}}               the line may be empty, conf may be missing
@@ -9,7 +9,7 @@
     {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{...},"sourceMetadataInfo":{},"controlBatchInfo":{...}}
     clicks:{"logOffset":2}                                                 source id, ":", offset
 
-A driver of ours may add an object "hdfsstore" to the first of these lines; Spark passes over it.
+hdfsstore's driver may add an object "hdfsstore" to the first of these lines. Spark ignores it.
 OffsetSeqLog.scala, OffsetSeq.scala in Spark.
 """
 
@@ -36,11 +36,11 @@ class OffsetLogEntry:
 
     Attributes:
         watermark_ms, timestamp_ms: milliseconds since 1970; 0 where there is none (yet).
-        conf: what the batch runs under and a restart keeps.
+        conf: the settings that the batch runs under, which a restart keeps.
         offsets: each source's offset as the source's own JSON text, or None.
         source_ids: each source's id; its position in version 1.
-        source_metadata: of each source that has it, by source id: sourceId, providerName, apiVersion.
-        control_batch: of a batch without data that the engine made (operationType, operationInfo), else empty.
+        source_metadata: sourceId, providerName and apiVersion of each source that has them, by source id.
+        control_batch: operationType and operationInfo of a batch that the engine made without data, else empty.
         hdfsstore_fields: fields that the driver of an hdfsstore query has added.
     """
 
@@ -60,7 +60,7 @@ def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None 
 
 
 def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
-    """As read_offset_log, of a file's content."""
+    """Parses the content of a file."""
     version, lines = parse_versioned(content, path, NEWEST_VERSION)
     if not lines:
         lines = [Text("", path, 0)]
@@ -87,7 +87,7 @@ def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
 
 
 def encode_offset_log(entry: OffsetLogEntry) -> bytes:
-    """The file of an entry, version 1 or 2, as Spark writes it."""
+    """The content of an entry's file, in version 1 or 2, as Spark writes it."""
     fields: dict[str, Any] = {"batchWatermarkMs": entry.watermark_ms, "batchTimestampMs": entry.timestamp_ms}
     if entry.conf:
         fields["conf"] = entry.conf

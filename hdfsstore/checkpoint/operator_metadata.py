@@ -1,15 +1,15 @@
-"""What Spark 4.0 and later keep about a stateful operator.
+"""Reads and writes the metadata that Spark 4.0 and later keep of a stateful operator.
 
     state/<op>/_metadata/metadata      v1   operatorInfo, stateStoreInfo
     state/<op>/_metadata/v2/<batch>    v2   + stateSchemaFilePaths of each store, operatorPropertiesJson;
-                                            where this folder exists, it counts
+                                            if this folder exists, it counts
 
     v1
     {"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
      "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}
 
-In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" before 4.0.0), absolute
-and with a scheme as the writer saw them. A driver of ours may add an object "hdfsstore"; Spark passes over it.
+In version 2 each store has "stateSchemaFilePaths" (a list, newest last; "stateSchemaFilePath" before 4.0.0), as the
+writer's absolute URIs. hdfsstore's driver may add an object "hdfsstore". Spark ignores it.
 OperatorStateMetadata.scala in Spark.
 """
 
@@ -57,7 +57,7 @@ class OperatorMetadata:
 def read_operator_metadata(
     fs: FileSystem, operator_folder: str, batch_id: int | None = None
 ) -> OperatorMetadata | None:
-    """The operator's metadata at a batch (the newest by default); None where Spark, before 4.0, wrote none."""
+    """The operator's metadata at a batch (the newest by default); None if there is none (before Spark 4.0)."""
     log = MetadataLog(fs, f"{operator_folder}/_metadata/v2", _read)
     listing = log.list()
     for number in reversed(listing.files):
@@ -70,7 +70,7 @@ def read_operator_metadata(
 
 
 def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, operator_uri: str) -> bytes:
-    """The file of an operator: version 2 where its stores have schema files of their own, else 1.
+    """The content of an operator's file: version 2 if its stores have schema files of their own, else 1.
 
     Args:
         operator_uri: `<checkpoint>/state/<op>` with its scheme, which the paths of the schema files start with.
@@ -122,6 +122,6 @@ def _store(fields: JsonObject) -> StoreMetadata:
         fields.string("storeName"),
         fields.integer("numPartitions"),
         fields.integer("numColsPrefixKey", 0),
-        # The checkpoint may have been moved since: only <store>/<file> still holds.
+        # The checkpoint may have been moved since, so only <store>/<file> is certain.
         ["/".join(path.split("/")[-2:]) for path in paths],
     )

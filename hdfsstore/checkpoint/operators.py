@@ -1,12 +1,12 @@
-"""The stateful operators of a query and their stores, from their metadata or, before Spark 4.0, from the folders.
+"""Finds the stateful operators of a query and their stores: in their metadata or, before Spark 4.0, in the folders.
 
-The number of partitions is then that of the offset log's conf, as committed batches have it. Spark 2.1 has none there,
-and the folders are counted.
+Without metadata, the number of partitions is in the offset log's conf of committed batches. Spark 2.1 has no conf
+there; then the folders are counted.
 
     state/<op>/<partition>/           the store "default"
     state/<op>/<partition>/<store>/   any other store
 
-A global limit declares as many partitions as the query has and only ever has 0/.
+A global limit declares all partitions of the query, but has only 0/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
 from hdfsstore.fs import list_folder
 
 DEFAULT_STORE = "default"
-# A RocksDB store keeps these beside its versions.
+# Folders of a RocksDB store, beside its versions.
 _NO_STORES = ("SSTs", "logs")
 
 
@@ -39,8 +39,8 @@ class Store:
     Attributes:
         operator_id: the operator's number.
         name: "default", or the operator's name for it.
-        num_partitions: by the operator's metadata, else by the offset log; without both as many as there are folders.
-        num_cols_prefix_key: the leading columns of the key that a prefix scan takes; None where nothing tells.
+        num_partitions: from the operator's metadata, else from the offset log, else the number of folders.
+        num_cols_prefix_key: how many leading columns of the key a prefix scan takes; None if unknown.
         partition_ids: those that have a folder.
     """
 
@@ -72,24 +72,24 @@ class Store:
         return folder if self.name == DEFAULT_STORE else f"{folder}/{self.name}"
 
     def needed_partitions(self, key_type: StructType | None) -> range:
-        """The partitions that have a folder once a batch is done.
+        """The partitions that have a folder after a committed batch.
 
         Args:
-            key_type: of the rows. Without keys an operator (a global limit or aggregation) runs in partition 0 alone.
+            key_type: of the rows. An operator without keys (a global limit or aggregation) runs only in partition 0.
         """
         is_keyless = key_type is not None and all(isinstance(field.type, NullType) for field in key_type.fields)
         return range(1 if is_keyless else self.num_partitions)
 
     @property
     def schema_path(self) -> str:
-        """The newest schema file; there may be none (Spark 2)."""
+        """The path of the newest schema file, which may be missing (Spark 2)."""
         if self._schema_files:
             return f"{self._operator_folder}/_stateSchema/{self._schema_files[-1]}"
         return f"{self.partition_path(0)}/_metadata/schema"
 
     @cached_property
     def column_families(self) -> list[ColumnFamily]:
-        """The schema of each column family: one, "default", but for stores with named ones; empty without a schema."""
+        """The schema of each column family. Most stores have one, "default"; without a schema file there is none."""
         try:
             return read_state_schema(self._fs, self.schema_path)
         except FileNotFoundError:
@@ -97,13 +97,13 @@ class Store:
 
     @property
     def key_type(self) -> StructType | None:
-        """Spark's type of the keys; None without a schema, and where column families differ in it."""
+        """Spark's type of the keys; None without a schema file, or if the column families differ in it."""
         family = self._only_family()
         return family.key_type if family else None
 
     @property
     def value_type(self) -> StructType | None:
-        """Spark's type of the values; None without a schema, and where column families differ in it."""
+        """Spark's type of the values; None without a schema file, or if the column families differ in it."""
         family = self._only_family()
         return family.value_type if family else None
 
@@ -129,9 +129,9 @@ class Operator:
 
     Attributes:
         operator_id: its number.
-        name: Spark's short name of it, such as stateStoreSave; None where nothing tells (before Spark 4.0).
+        name: Spark's short name of it, such as stateStoreSave; None before Spark 4.0.
         stores: its stores.
-        properties: what transformWithState keeps about its state variables and timers, else empty.
+        properties: the state variables and timers of transformWithState, else empty.
     """
 
     operator_id: int
@@ -179,9 +179,9 @@ def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int, batch_
 
 
 def _logged_partitions(fs: FileSystem, root: str, batch_id: int | None) -> int | None:
-    """The number of partitions that the offset log pins for a batch (the newest by default); None where it does not.
+    """The number of partitions that the offset log pins for a batch (the newest by default); None if it pins none.
 
-    The log may have purged the batch, and then the newest one tells. Only committed batches are read.
+    Only committed batches are read. If the log has purged the batch, the newest one counts.
     """
     logs = BatchLogs(fs, root)
     logged = logs.look()
@@ -194,7 +194,7 @@ def _logged_partitions(fs: FileSystem, root: str, batch_id: int | None) -> int |
             return None
         if not NUMBER.fullmatch(pinned) or int(pinned) < 1:
             path = f"{root}/offsets/{number}"
-            raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, which is no number", path)
+            raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, not a number of partitions", path)
         return int(pinned)
     return None
 
@@ -206,7 +206,7 @@ def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:
 
 
 def _store_names(infos: list[FileInfo]) -> list[str]:
-    """The stores that a partition's folder has."""
+    """The stores in a partition's folder."""
     names = []
     for info in infos:
         if info.type == FileType.File or info.base_name == "_metadata":

@@ -1,4 +1,4 @@
-"""The query's id, `<checkpoint>/metadata`, the same over all its restarts.
+"""Reads and writes `<checkpoint>/metadata`: the query's id, which stays the same over all restarts.
 
     {"id":"6e14c4e5-3a0c-4d9e-9f26-6a2a6d3d9c5b"}
 
@@ -27,12 +27,12 @@ def parse_query_metadata(content: bytes, path: str) -> str:
     """The id in the file's content.
 
     Raises:
-        CorruptFileError: it is no such file.
+        CorruptFileError: the content is not that of such a file.
     """
     lines = parse_text(content, path)
     return Text("\n".join(line.text for line in lines), path, 0).json_object().string("id")
 
 
 def encode_query_metadata(query_id: str) -> bytes:
-    """The file of a query."""
+    """The content of the file."""
     return dump_json({"id": query_id}).encode()

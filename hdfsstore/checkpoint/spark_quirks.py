@@ -1,4 +1,4 @@
-"""Stores whose schema file does not say what Spark really wrote into them."""
+"""Corrects the types of stores whose schema file differs from the rows that Spark wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hdfsstore.errors import SchemaMismatchError
 log = logging.getLogger("hdfsstore.checkpoint.spark_quirks")
 
 GROUP_STATE_FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
-# None: nothing tells, before Spark 4.0.
+# None: before Spark 4.0 the checkpoint does not name its operators.
 GROUP_STATE_OPERATORS = (None, "flatMapGroupsWithState", "applyInPandasWithState")
 DEDUPLICATE_OPERATORS = (None, "dedupe")
 SINGLE_NULL_ROW = bytes([1]) + bytes(15)
@@ -28,15 +28,15 @@ def stored_value_type(
     conf: Mapping[str, str],
     first: Callable[[], RecordChunk | None],
 ) -> StructType:
-    """The type of the values that a store really keeps.
+    """The type of the values that are really in a store.
 
-    - (flat)MapGroupsWithState, state format 1: `timeoutTimestamp` is declared an int; a long is kept
-      (FlatMapGroupsWithStateExecHelper.scala). Spark's own source refuses the rows or cuts the number off.
-    - dropDuplicates of Spark 3.2.0, 3.2.1 and 3.3.0: the input row is declared; a single null is kept, which later
-      releases declare. The schema file stays when a later Spark goes on, and Spark 4 refuses to read the rows.
+    - (flat)MapGroupsWithState, state format 1: `timeoutTimestamp` is declared an int, but stored as a
+      long (FlatMapGroupsWithStateExecHelper.scala). Spark's own source refuses the rows or truncates the number.
+    - dropDuplicates of Spark 3.2.0, 3.2.1 and 3.3.0: the input row is declared, but a single null is stored.
+      Later releases declare the null, yet keep an old schema file; Spark 4 then refuses to read the rows.
 
     Args:
-        first: gives some records of the store.
+        first: reads some records of the store.
     """
     last = declared.fields[-1] if declared.fields else None
     if (
@@ -46,13 +46,13 @@ def stored_value_type(
         and (last.name, last.type) == ("timeoutTimestamp", IntegerType())
     ):
         return StructType((*declared.fields[:-1], StructField(last.name, LongType(), last.nullable, last.metadata)))
-    if operator.name in DEDUPLICATE_OPERATORS and _keeps_single_null(declared, first()):
-        log.info("%s declares an input row where a single null is kept; it is read as such", store.schema_path)
+    if operator.name in DEDUPLICATE_OPERATORS and _has_single_null(declared, first()):
+        log.info("%s declares an input row, but the store has single nulls; they are read as nulls", store.schema_path)
         return SINGLE_NULL_TYPE
     return declared
 
 
-def _keeps_single_null(declared: StructType, chunk: RecordChunk | None) -> bool:
+def _has_single_null(declared: StructType, chunk: RecordChunk | None) -> bool:
     if chunk is None:
         return False
     offset, size = memoryview(chunk.values).cast("i")[:2]

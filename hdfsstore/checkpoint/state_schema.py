@@ -1,4 +1,4 @@
-"""Schema files: the types of a store's keys and values.
+"""Reads and writes schema files: the types of a store's keys and values.
 
     state/<op>/0/_metadata/schema                      versions 1 and 2, in partition 0 for all of them
     state/<op>/0/<store>/_metadata/schema              the same, of a store that is not "default"
@@ -11,9 +11,9 @@
     version 2      utf "v2" | json key schema | json value schema
     version 3      utf "v3" | int32 BE number of families | for each of them
                        utf name
-                       int16 BE key schema id, not before 4.0.0 | json key schema
-                       int16 BE value schema id, not before 4.0.0 | json value schema
-                       json key encoder | json user key schema, "{    }" = none
+                       int16 BE key schema id, since 4.0.0 | json key schema
+                       int16 BE value schema id, since 4.0.0 | json value schema
+                       json key encoder | json user key schema, "{    }" = no user key
 
 SchemaHelper.scala in Spark; Java's DataInput for modified UTF-8.
 """
@@ -36,7 +36,7 @@ from hdfsstore.fs import read_file
 NEWEST_VERSION = 3
 DEFAULT_FAMILY = "default"
 _NO_USER_KEY = "{    }"
-# The bytes of a utf, and the UTF-16 units that Spark puts into one.
+# The most bytes that a utf holds, and the most UTF-16 units that Spark puts into one.
 _MAX_UTF = 65535
 _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 
@@ -46,7 +46,7 @@ class ColumnFamily:
     """The types of one column family; before version 3 a store has one, "default".
 
     Attributes:
-        key_encoder: how keys are laid out: keyStateEncoderType and its parameters; empty before version 3.
+        key_encoder: the layout of keys: keyStateEncoderType and its parameters; empty before version 3.
         user_key_type: the type of a MapState's user keys.
         key_schema_id, value_schema_id: 0, and one more after each change of the schema.
     """
@@ -70,7 +70,7 @@ def read_state_schema(fs: FileSystem, path: str) -> list[ColumnFamily]:
 
 
 def parse_state_schema(data: bytes, path: str) -> list[ColumnFamily]:
-    """As read_state_schema, of a file's content."""
+    """Parses the content of a file."""
     reader = _Reader(data, path)
     version = parse_version(reader.utf().text, path, NEWEST_VERSION)
     if version < NEWEST_VERSION:
@@ -90,10 +90,10 @@ def parse_state_schema(data: bytes, path: str) -> list[ColumnFamily]:
 
 
 def encode_state_schema(families: Sequence[ColumnFamily], version: int) -> bytes:
-    """A schema file as Spark writes it.
+    """The content of a schema file, as Spark writes it.
 
     Args:
-        families: one, in version 2, of which only the types are kept.
+        families: version 2 holds the types of one, and nothing else of it.
         version: 2 or 3. Spark itself writes version 1 in its tests only.
     """
     out = [_utf(f"v{version}")]
@@ -203,7 +203,7 @@ class _Reader:
             raise self._error("more bytes follow than the schema has", self.at)
 
     def _utf_units(self) -> str:
-        """Text whose characters above U+FFFF are still two surrogates, as modified UTF-8 has them."""
+        """Text in which a character above U+FFFF is still two surrogates, as in modified UTF-8."""
         size = self.integer(2) & 0xFFFF
         start = self.at
         raw = self._take(size)
@@ -222,7 +222,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         start = self.at
         if size > len(self._data) - start:
-            raise self._error(f"{size} bytes are needed, the file ends before", start)
+            raise self._error(f"{size} bytes are needed, but the file ends before", start)
         self.at = start + size
         return self._data[start : self.at]
 

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """The entry point; says which extra to install where typer or rich are missing."""
+    """Runs the command. If typer or rich is missing, it names the extra to install."""
     try:
         from hdfsstore.cli.app import app
     except ModuleNotFoundError as error:

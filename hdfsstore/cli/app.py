@@ -1,4 +1,4 @@
-"""The typer application: its commands, and what an error looks like."""
+"""Registers the commands with typer, and prints their errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hdfsstore.errors import StateStoreError
 
 
 class _Commands(TyperGroup):
-    """Ends a command that met an error on the user's side with one message and exit code 1, without a traceback."""
+    """Prints an error of the package or the system as one message, without a traceback; the exit code is 1."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # typer ends quietly when the reader of a pipe has gone
+            raise  # typer ends quietly when the reader of a pipe is gone.
         except (StateStoreError, OSError) as error:
             Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"Error: {error}", "red"))
             raise typer.Exit(1) from error

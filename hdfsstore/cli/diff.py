@@ -1,4 +1,4 @@
-"""`hdfsstore diff`: what changed in a state store between two batches."""
+"""`hdfsstore diff`: shows the changes of a state store between two batches."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def _of_each_kind(changes: pa.Table, limit: int) -> pa.Table:
 def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: int, end: int) -> pa.Table:
     """The keys that differ between the states after two batches.
 
-    Only keys that the batches in between wrote can differ, so just those are looked up in the older state; rows are
-    compared by the bytes that Spark stores. Returns columns change ("added", "changed", "removed"), key, before, after
-    (null where there was no such key).
+    Only keys that the batches in between wrote can differ, so only those are looked up in the older state. Rows are
+    compared by the bytes that Spark stores. Returns the columns change ("added", "changed", "removed"), key, before and
+    after (null without such a key).
     """
     written = checkpoint.read_changes(start + 1, end, operator_id, store_name)
     keys, values = _codec(written, "key"), _codec(written, "value")
@@ -111,7 +111,7 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _merged(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """For the eye: each field of the value once, `before → after` where it changed."""
+    """For a person: each field of the value once, as `before → after` if it changed."""
     columns = [batch["change"], *batch["key"].flatten()]
     names = ["change", *(f"key.{field.name}" for field in batch["key"].type)]
     pairs = zip(batch["before"].flatten(), batch["after"].flatten(), strict=True)

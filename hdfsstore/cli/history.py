@@ -1,4 +1,4 @@
-"""`hdfsstore history`: what one key held at each batch that is kept."""
+"""`hdfsstore history`: shows the value of a key after each batch that the checkpoint keeps."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.conditions.names import unique_names, with_names
 
-# Operators that put a key where the hash of the whole key says. A session window is where its key without the session
-# is, a join's buffered row where the join's key is.
+# Operators that partition by the hash of the whole key. Session windows are partitioned by the key without the session,
+# and the buffered rows of a join by the join's key.
 _BY_WHOLE_KEY = (
     "stateStoreSave",
     "dedupe",
@@ -67,8 +67,8 @@ def history(
 class _Entry:
     """A key after a batch.
 
-    `change` is what the batch did: added, changed, removed (then `value` is null), or "" for nothing. Of the first
-    batch kept nothing is said either: nobody knows the one before.
+    `change` is "added", "changed", "removed" (`value` is null), or "" for none. In the first batch kept it is "" too,
+    because the state before is unknown.
     """
 
     batch_id: int
@@ -78,11 +78,11 @@ class _Entry:
     value: pa.Array
 
 
-_Rows = dict[str, tuple[pa.Array, pa.Array, str]]  # by the key as text: key, value, and the value as text
+_Rows = dict[str, tuple[pa.Array, pa.Array, str]]  # Key as text -> key, value, value as text.
 
 
 class _Story:
-    """Follows the keys from batch to batch: the first one's whole state, then what each batch changed."""
+    """Follows keys from batch to batch: reads the whole state of the first batch, then the changes of each."""
 
     def __init__(self, checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> None:
         self.unavailable: list[int] = []
@@ -94,7 +94,7 @@ class _Story:
         self._rows: _Rows | None = None
 
     def read(self, batch_id: int) -> list[_Entry]:
-        """The keys after this batch; the batches have to come in their order."""
+        """The keys after this batch. Call it for the batches in their order."""
         if self._rows is None:
             try:
                 self._rows = self._state(batch_id)
@@ -126,7 +126,7 @@ class _Story:
             return {text: (key, value, json_texts(value)[0]) for text, key, value in self._matches(state)}
 
     def _matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Array, pa.Array]]:
-        """Of each row with such a key: the key as text, the key, the value."""
+        """The key as text, the key, and the value of each row that the pattern selects."""
         for batch in batches:
             named = with_names(batch, unique_names(batch.schema))
             kept = batch.filter(self._pattern.mask(named))
@@ -135,10 +135,10 @@ class _Story:
 
 
 def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> list[int] | None:
-    """The partition where the key is; None where only a look into all of them tells.
+    """The partition of the key; None if all partitions have to be searched.
 
-    What the operator promises is held against a part of the partition's own keys: Spark before 3.3 could keep an
-    aggregation in the partitioning of its input.
+    The hash is checked against some keys of the partition, because Spark before 3.3 could keep an aggregation in the
+    partitioning of its input.
     """
     if operator.name not in _BY_WHOLE_KEY or store.name != "default" or pattern.row is None:
         return None
@@ -152,7 +152,7 @@ def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, patt
         with checkpoint.open_state(operator.operator_id, store.name, partitions=[partition]) as state:
             keys = next((batch["key"] for batch in state if batch.num_rows), None)
         fits = keys is not None and hashed(keys).unique().to_pylist() == [partition]
-    except UnsupportedTypeError:  # a key that Spark's hash does not take, or whose collation needs ICU
+    except UnsupportedTypeError:  # Spark's hash does not take such a key, or its collation needs ICU.
         return None
     return [partition] if fits else None
 

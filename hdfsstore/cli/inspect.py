@@ -1,4 +1,4 @@
-"""`hdfsstore inspect`: what a checkpoint holds, without reading more of the state than it takes to count the rows."""
+"""`hdfsstore inspect`: shows what is in a checkpoint. Of the state it only counts the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hdfsstore inspect` tells of a checkpoint: the report, and how it is gathered."""
+"""Gathers the report of `hdfsstore inspect` on a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
 from hdfsstore.fs import list_folder
 
-ROCKSDB_FOLDERS = ("SSTs", "logs")  # in a partition's folder, beside its versions
+ROCKSDB_FOLDERS = ("SSTs", "logs")  # In a partition's folder, beside its versions.
 
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """One partition of a store; `rows` is None where they were not counted."""
+    """One partition of a store; `rows` is None if they were not counted."""
 
     partition_id: int
     rows: int | None
@@ -28,7 +28,7 @@ class PartitionReport:
     files: int
 
 
-Fields = list[tuple[str, str]]  # name and Arrow type
+Fields = list[tuple[str, str]]  # Name and Arrow type.
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FamilyReport:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """One store. `schemas` is empty where the checkpoint has none; `note` says why there are no rows."""
+    """One store. `schemas` is empty if there is no schema file; `note` says why rows are not counted."""
 
     name: str
     num_partitions: int
@@ -54,7 +54,7 @@ class StoreReport:
 
 @dataclass(frozen=True)
 class OperatorReport:
-    """One stateful operator."""
+    """One stateful operator and its stores."""
 
     operator_id: int
     name: str | None
@@ -63,9 +63,9 @@ class OperatorReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All that `inspect` tells. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
+    """The whole report. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
 
-    `damaged` says of each log's newest entry, where it is cut off, what is wrong and what to do.
+    `damaged` has a text for each log whose newest entry is cut off: the error and its remedy.
     """
 
     path: str
@@ -85,7 +85,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
     batches = checkpoint.batches
     newest = batches[-1] if batches else None
     committed = [batch for batch in batches if batch.committed]
-    # The watermark that the next batch will run under is in the last commit.
+    # The last commit has the watermark of the next batch.
     watermark = max([batch.next_watermark_ms or batch.watermark_ms for batch in committed[-1:]], default=0)
     return Report(
         checkpoint.path,
@@ -111,7 +111,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
 def _query_id(checkpoint: Checkpoint) -> str | None:
     try:
         return checkpoint.query_id
-    except StateStoreError:  # the rest can be shown without it
+    except StateStoreError:  # The rest can be shown without it.
         return None
 
 
@@ -152,7 +152,7 @@ def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[
 
 
 def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int, int]:
-    """Bytes and number of a partition's files, without the hidden checksum files."""
+    """Bytes and number of a partition's files, without hidden files (checksums)."""
     folders = [store.partition_path(partition_id)]
     sizes: list[int] = []
     while folders:
@@ -169,5 +169,5 @@ def _fields(struct: StructType) -> Fields:
 
 
 def _time(milliseconds: int) -> str | None:
-    """0 is how Spark says that there is none yet."""
+    """Milliseconds since 1970 as text. Spark writes 0 for no time yet."""
     return texts(pa.array([milliseconds], pa.timestamp("ms", "UTC")))[0] if milliseconds else None

@@ -1,4 +1,4 @@
-"""The keys that `--key` stands for: a JSON object with some or all of the key's fields."""
+"""Parses `--key`: a JSON object with some or all of the key's fields."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from hdfsstore.conditions.fields import ConditionError, Field, Literal, Mask, fi
 
 @dataclass(frozen=True)
 class KeyPattern:
-    """Which keys are meant. `row` is the key as an array of one row when all of its fields are given, else None."""
+    """Selects keys by `mask`. `row` is the key as an array of one row if all of its fields are given, else None."""
 
     mask: Mask
     row: pa.StructArray | None
 
 
 def parse_key(text: str, schema: pa.Schema) -> KeyPattern:
-    """The keys that have the fields of this JSON, in batches of the schema, which has a column `key`.
+    """Selects the keys with the fields of this JSON, in batches of a schema with a column `key`.
 
-    A key of one field may be given as that field's value alone. Values are written as `--json` writes them.
+    For a key of one field, the value alone is enough. Values are written as `--json` writes them.
     Raises ConditionError.
     """
     try:
         given = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
-        raise ConditionError(f"no JSON: {error}") from None
+        raise ConditionError(f"not JSON: {error}") from None
     key = find_field(schema, ["key"])
     if not isinstance(given, dict) and key.type.num_fields == 1:
         given = {key.type.field(0).name: given}
@@ -76,13 +76,13 @@ def _leaf(value: Any, field: Field) -> KeyPattern:
     scalar = Literal(json.dumps(value, default=str), _plain(value, field)).fit(field)
     try:
         row = pa.array([scalar.as_py()], scalar.type).cast(kind)
-    except pa.ArrowInvalid:  # no such value can be in the field
+    except pa.ArrowInvalid:  # The field cannot hold such a value.
         row = None
     return KeyPattern(lambda batch: pc.equal(field.of(batch), scalar), row)
 
 
 def _plain(value: Any, field: Field) -> Any:
-    """What JSON cannot hold is in a string."""
+    """Parses the strings that stand for values that JSON does not have."""
     kind = field.type
     if isinstance(value, list | dict):
         raise ConditionError(f"{field.name} is {kind}: it cannot be {json.dumps(value, default=str)}")

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share."""
+"""Declares the arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RowFormat = Annotated[
     Format | None,
     typer.Option(
         "--format",
-        help="Output format; by default the one that the name of the -o file tells, else a table.",
+        help="Output format; by default told by the name of the -o file, else a table.",
         show_default=False,
     ),
 ]
@@ -50,14 +50,14 @@ Limit = Annotated[
 
 
 def rows_limit(limit: int | None, format: Format) -> int:
-    """How many rows to write; 0 is all of them."""
+    """The number of rows to write; 0 = all."""
     if limit is not None:
         return limit
     return TABLE_ROWS if format == Format.TABLE else 0
 
 
 def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tuple[Operator, Store]:
-    """The store of the options. Raises BadParameter, which lists those that there are."""
+    """Finds the store. Raises BadParameter, which lists the stores."""
     for operator in checkpoint.operators:
         for store in operator.stores:
             if (operator.operator_id, store.name) == (operator_id, store_name):
@@ -72,7 +72,7 @@ def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tup
 
 
 def key_schema(store: Store) -> pa.Schema:
-    """The column `key` as `read_state` gives it. Raises SchemaMismatchError where no schema was written."""
+    """The column `key` of `read_state`. Raises SchemaMismatchError if the store has no schema file."""
     if store.key_schema is None:
         raise SchemaMismatchError(
             "this store has no schema file (Spark 2 wrote none)",

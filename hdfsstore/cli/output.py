@@ -1,6 +1,7 @@
-"""Record batches to a terminal, a pipe or a file: table, csv, json, parquet, arrow.
+"""Writes record batches to a terminal, a pipe or a file: table, csv, json, parquet, arrow.
 
-A file appears under its name when it is complete, or not at all.
+A file gets its name when it is complete. CSV is written here, because the csv module of Python 3.11
+writes null and the empty string alike, and Arrow's writer quotes every text.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ _BY_SUFFIX = {
 
 
 def note(text: str) -> None:
-    """A remark on stderr, out of the way of what is printed."""
+    """Prints a remark on stderr, apart from the rows."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, "dim"))
 
 
 def choose_format(format: Format | None, json: bool, output: Path | None) -> Format:
-    """The format that was asked for, else the one that the file's name tells, else a table. Raises BadParameter."""
+    """The format of the options, else that of the file's name, else a table. Raises BadParameter."""
     if json and format not in (None, Format.JSON):
         raise typer.BadParameter(f"--json and --format {format} exclude each other")
     chosen = Format.JSON if json else format or (_BY_SUFFIX.get(output.suffix) if output else None) or Format.TABLE
@@ -66,12 +67,12 @@ def choose_format(format: Format | None, json: bool, output: Path | None) -> For
 
 
 def streams_to_terminal(format: Format, output: Path | None) -> bool:
-    """Whether rows appear on the terminal as they come, where a progress bar would be in their way."""
+    """Whether rows are printed on the terminal while they are read, so that a progress bar would be in the way."""
     return output is None and format != Format.TABLE and sys.stdout.isatty()
 
 
 def numbered(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """The same rows with field names that can be told apart; says on stderr which names it made up."""
+    """The same rows with unique field names. Prints the changed names on stderr."""
     unique = unique_names(schema)
     if unique is schema:
         return schema, batches
@@ -82,7 +83,7 @@ def numbered(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[pa.S
 def write_rows(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: Format, output: Path | None = None, limit: int = 0
 ) -> None:
-    """Writes the rows, at most `limit` of them (0: all), and says on stderr when there are more."""
+    """Writes at most `limit` rows (0 = all). Says on stderr if there are more."""
     rows = _Limited(batches, limit)
     with _opened(output) as file:
         _WRITERS[format](schema, rows, file)
@@ -91,7 +92,7 @@ def write_rows(
 
 
 class _Limited:
-    """Passes on the first `limit` rows and closes their source; `cut` tells whether there were more."""
+    """Yields the first `limit` rows and closes their source; `cut` says whether there were more."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], limit: int) -> None:
         self._batches = batches
@@ -103,7 +104,7 @@ class _Limited:
         for batch in self._batches:
             if self._limit and batch.num_rows > left:
                 self.cut = True
-                if isinstance(self._batches, Generator):  # a progress bar ends here, before the rows are printed
+                if isinstance(self._batches, Generator):  # Ends the progress bar before the rows are printed.
                     self._batches.close()
                 if left:
                     yield batch.slice(0, left)
@@ -129,7 +130,7 @@ def _opened(output: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _columns(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
-    """The columns under their full names, structs (key, value) taken apart one level deep."""
+    """The columns under their full names. The structs key and value are split into their fields."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_struct(column.type):
@@ -146,7 +147,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
-    """A table; where the terminal is too narrow for it, each row's fields below each other."""
+    """Writes a table. On a terminal that is too narrow, the fields of a row are printed below each other."""
     columns = _columns(_empty(schema))
     rows = [
         [Text("null", "dim") if text is None else Text(_printable(text)) for text in row]
@@ -183,7 +184,7 @@ def _upright(names: list[Text], rows: list[list[Text]]) -> Table:
 
 
 def _printable(text: str) -> str:
-    """Control characters as escapes: what is in a state shall not steer the terminal."""
+    """Escapes control characters, so that state cannot control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -196,7 +197,7 @@ def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[by
 
 
 def _csv_field(text: str | None) -> str:
-    """RFC 4180; null is nothing, the empty string is two quotes."""
+    """Quotes a field (RFC 4180). Null is an empty field, the empty string two quotes."""
     if text is None:
         return ""
     if text == "" or _TO_QUOTE.search(text):
@@ -219,7 +220,7 @@ def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: I
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
-    """A file where it can be read at any place, a stream into a pipe."""
+    """Writes the format with random access into a file, and the streaming format into a pipe."""
     new = pa.ipc.new_stream if file is sys.stdout.buffer else pa.ipc.new_file
     with new(file, schema) as writer:
         for batch in batches:

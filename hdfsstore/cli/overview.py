@@ -1,4 +1,4 @@
-"""What `inspect` shows on a terminal."""
+"""Prints the report of `inspect` on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BAR = 24
 
 
 def show(report: Report) -> None:
-    """Prints the report, in the terminal's width."""
+    """Prints the report in the terminal's width."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 1_000
@@ -22,7 +22,7 @@ def show(report: Report) -> None:
         console.print(Text(f"\nA log is damaged: {error}", "yellow"))
     if report.pinned:
         console.print(
-            Text("\nPinned by the offset log; a restart keeps these settings, whatever the session's conf says", "bold")
+            Text("\nPinned by the offset log; a restart keeps these settings and ignores the session's conf", "bold")
         )
         console.print(_pairs(list(report.pinned.items())))
     for operator in report.operators:
@@ -65,7 +65,7 @@ def _show_store(console: Console, store: StoreReport) -> None:
 
 
 def _partitions(partitions: list[PartitionReport]) -> Table:
-    """A bar for each partition, as long as its rows (its bytes, where nobody counted rows) beside the largest."""
+    """A bar for each partition. Its length shows the rows (else the bytes), relative to the largest partition."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -107,17 +107,17 @@ def _schema(fields: Fields) -> str:
 
 def _ranges(numbers: list[int]) -> str:
     """1, 2, 3, 7 as `1 to 3, 7`."""
-    runs: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
         else:
-            runs.append([number])
-    return ", ".join(" to ".join(map(str, run)) for run in runs) or "none"
+            ranges.append([number])
+    return ", ".join(" to ".join(map(str, part)) for part in ranges) or "none"
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that a person would take."""
+    """A number of bytes with the unit that suits it."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:

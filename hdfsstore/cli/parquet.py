@@ -1,4 +1,4 @@
-"""What Parquet cannot hold, turned into what it can: a struct without fields into nulls, an interval into its text."""
+"""Converts types that Parquet lacks: a struct without fields becomes nulls, an interval its text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hdfsstore.cli.values import texts
 
 
 def storable(field: pa.Field) -> pa.Field:
-    """The field with a type, on all levels, that Parquet knows."""
+    """The field with a type that Parquet has, on all levels."""
     return field.with_type(_storable_type(field.type))
 
 
@@ -24,7 +24,7 @@ def _storable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def store(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column as the type that `storable` gave."""
+    """The column in the type that `storable` returned."""
     if column.type == kind:
         return column
     if pa.types.is_null(kind):
@@ -44,6 +44,6 @@ def store(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _pointed_to(column: pa.Array, children: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The children that the offsets point to, and the offsets into these."""
+    """The children that the offsets point to, and offsets that start at 0."""
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
     return pc.subtract(column.offsets, pa.scalar(first, pa.int32())), children.slice(first, last - first)

@@ -1,4 +1,4 @@
-"""A bar on stderr while something takes long; nothing where stderr is no terminal."""
+"""Shows a progress bar on stderr, if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 def counted(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """Passes the items on, with a bar that counts them."""
+    """Yields the items, and counts them in a bar."""
     with _progress(MofNCompleteColumn()) as bar:
         yield from bar.track(items, total=total, description=what)
 
 
 def rows_counted(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
-    """Passes the batches on and counts their rows; how many there will be, nobody knows."""
+    """Yields the batches, and counts their rows. The total is unknown."""
     with _progress(TextColumn("{task.completed:,} rows")) as bar:
         task = bar.add_task(what, total=None)
         for batch in batches:

@@ -1,4 +1,4 @@
-"""`hdfsstore read`: the rows of a state store."""
+"""`hdfsstore read`: writes the rows of a state store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hdfsstore sql`: DuckDB over the state stores, each a table."""
+"""`hdfsstore sql`: queries the state stores with DuckDB. Each store is a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sql(
             for name in counted(sorted(names & stores.keys()), "Reading tables"):
                 connection.register(name, _table(checkpoint, *stores[name], batch))
             result = connection.sql(query)
-            if result is None:  # what DuckDB 1 gives for a statement without rows
+            if result is None:  # DuckDB 1 returns None for a statement without rows.
                 raise typer.BadParameter("the query gives no rows; write a select", param_hint="QUERY")
             reader = pa.RecordBatchReader.from_stream(result)
             write_rows(*numbered(reader.schema, reader), chosen, output, options.rows_limit(limit, chosen))
@@ -56,7 +56,7 @@ def sql(
 
 
 def table_name(operator_id: int, store_name: str) -> str:
-    """The store's name as a table: state, state_1_default, state_0_left_keytonumvalues."""
+    """The name of a store's table: state, state_1_default, state_0_left_keytonumvalues."""
     if (operator_id, store_name) == (0, "default"):
         return "state"
     return f"state_{operator_id}_{re.sub(r'[^0-9a-z]+', '_', store_name.lower())}"

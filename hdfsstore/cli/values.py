@@ -1,4 +1,4 @@
-"""Arrow values as text: one rule for each type, whatever the output.
+"""Writes Arrow values as text, by one rule for each type and all outputs.
 
 | type                         | text                                      | in JSON                      |
 |------------------------------|-------------------------------------------|------------------------------|
@@ -12,6 +12,8 @@
 | intervals                    | ISO 8601: P1Y2M, P3DT4H5M6.500S           | a string                     |
 | struct; map with string keys | JSON                                      | an object                    |
 | array; any other map         | JSON                                      | an array; [key, value] pairs |
+
+Python's and Arrow's own texts do not do: Python's dates end with the year 9999, and Arrow casts no struct to text.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from json.encoder import encode_basestring as quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = date(1970, 1, 1).toordinal()
-_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400  # the Gregorian calendar repeats itself
+_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400  # The Gregorian calendar repeats after these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -44,7 +46,7 @@ def json_texts(array: pa.Array) -> list[str]:
 
 
 def texts(array: pa.Array) -> list[str | None]:
-    """Each value as text that a person reads, nested ones as JSON; null is None."""
+    """Each value as text for a person, nested values as JSON; null is None."""
     for fits, write in _WRITERS:
         if fits(array.type):
             return write(array)
@@ -52,7 +54,7 @@ def texts(array: pa.Array) -> list[str | None]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type is set flush right."""
+    """Whether a column of this type is aligned right."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -71,13 +73,13 @@ def _float(array: pa.Array) -> list[str | None]:
 def _string(array: pa.Array) -> list[str | None]:
     try:
         return list(array.to_pylist())
-    except UnicodeDecodeError:  # Spark does not check that its strings are UTF-8
+    except UnicodeDecodeError:  # Spark does not check that strings are UTF-8.
         values = array.cast(pa.string()).cast(pa.binary()).to_pylist()
         return [None if value is None else value.decode(errors="replace") for value in values]
 
 
 def _date(days: int) -> str:
-    """Any date that Spark can hold; Python's own end with the year 9999."""
+    """Any date of Spark's. Python's dates end with the year 9999."""
     cycles, rest = divmod(days + _EPOCH - 1, _CYCLE_DAYS)
     day = date.fromordinal(rest + 1)
     year = day.year + cycles * _CYCLE_YEARS
@@ -85,15 +87,15 @@ def _date(days: int) -> str:
     return f"{sign}{abs(year):04}-{day.month:02}-{day.day:02}"
 
 
-def _clock(ticks: int, ticks_per_second: int) -> str:
-    seconds, fraction = divmod(ticks, ticks_per_second)
+def _clock(units: int, per_second: int) -> str:
+    seconds, fraction = divmod(units, per_second)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return text + _fraction(fraction, ticks_per_second)
+    return text + _fraction(fraction, per_second)
 
 
-def _fraction(fraction: int, ticks_per_second: int) -> str:
-    """Three, six or nine digits, so that most times stand below each other; none for a whole second."""
-    digits = str(fraction + ticks_per_second)[1:]
+def _fraction(fraction: int, per_second: int) -> str:
+    """Three, six or nine digits, so that most times align; none for a whole second."""
+    digits = str(fraction + per_second)[1:]
     while digits.endswith("000"):
         digits = digits[:-3]
     return digits and f".{digits}"
@@ -104,26 +106,26 @@ def _dates(array: pa.Array) -> list[str | None]:
 
 
 def _timestamps(array: pa.Array) -> list[str | None]:
-    per_second = _TICKS[array.type.unit]
+    per_second = _UNITS_PER_SECOND[array.type.unit]
     zone = "" if array.type.tz is None else "Z"
 
-    def write(ticks: int) -> str:
-        days, rest = divmod(ticks, 86_400 * per_second)
+    def write(units: int) -> str:
+        days, rest = divmod(units, 86_400 * per_second)
         return f"{_date(days)}T{_clock(rest, per_second)}{zone}"
 
     return _each(write)(array.view(pa.int64()))
 
 
 def _times(array: pa.Array) -> list[str | None]:
-    per_second = _TICKS[array.type.unit]
-    ticks = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32())
-    return _each(lambda value: _clock(value, per_second))(ticks)
+    per_second = _UNITS_PER_SECOND[array.type.unit]
+    units = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32())
+    return _each(lambda value: _clock(value, per_second))(units)
 
 
-def _duration(days: int, ticks: int, per_second: int) -> str:
-    """What follows the P of an ISO 8601 duration; "" for none."""
-    sign = "-" if ticks < 0 else ""
-    seconds, fraction = divmod(abs(ticks), per_second)
+def _duration(days: int, units: int, per_second: int) -> str:
+    """The text after the P of an ISO 8601 duration; "" for 0."""
+    sign = "-" if units < 0 else ""
+    seconds, fraction = divmod(abs(units), per_second)
     parts = [f"{sign}{seconds // 3600}H"] if seconds >= 3600 else []
     if minutes := seconds // 60 % 60:
         parts.append(f"{sign}{minutes}M")
@@ -133,11 +135,11 @@ def _duration(days: int, ticks: int, per_second: int) -> str:
 
 
 def _durations(array: pa.Array) -> list[str | None]:
-    per_second = _TICKS[array.type.unit]
+    per_second = _UNITS_PER_SECOND[array.type.unit]
 
-    def write(ticks: int) -> str:
-        days = abs(ticks) // (86_400 * per_second) * (1 if ticks > 0 else -1)
-        return "P" + (_duration(days, ticks - days * 86_400 * per_second, per_second) or "T0S")
+    def write(units: int) -> str:
+        days = abs(units) // (86_400 * per_second) * (1 if units > 0 else -1)
+        return "P" + (_duration(days, units - days * 86_400 * per_second, per_second) or "T0S")
 
     return _each(write)(array.view(pa.int64()))
 
@@ -146,7 +148,7 @@ def _interval(value: pa.MonthDayNano) -> str:
     years = abs(value.months) // 12 * (1 if value.months > 0 else -1)
     months = value.months - 12 * years
     text = (f"{years}Y" if years else "") + (f"{months}M" if months else "")
-    return "P" + (text + _duration(value.days, value.nanoseconds, _TICKS["ns"]) or "T0S")
+    return "P" + (text + _duration(value.days, value.nanoseconds, _UNITS_PER_SECOND["ns"]) or "T0S")
 
 
 def _hide_nulls(array: pa.Array, written: list[str]) -> list[str | None]:
@@ -164,12 +166,14 @@ def _structs(array: pa.Array) -> list[str | None]:
     return _hide_nulls(array, [form % row for row in zip(*columns, strict=True)])
 
 
-def _runs(array: pa.Array, items: list[str], brackets: str) -> list[str | None]:
-    """Lists of the items that the array's offsets point to; an item 0 is the first one that is pointed to."""
+def _sequences(array: pa.Array, items: list[str], brackets: str) -> list[str | None]:
+    """Each list as text. `items` are all that the array's offsets point to, as texts."""
     ends = array.offsets.to_pylist()
     first = ends[0]
-    runs = [brackets[0] + ",".join(items[start - first : end - first]) + brackets[1] for start, end in pairwise(ends)]
-    return _hide_nulls(array, runs)
+    written = [
+        brackets[0] + ",".join(items[start - first : end - first]) + brackets[1] for start, end in pairwise(ends)
+    ]
+    return _hide_nulls(array, written)
 
 
 def _pointed_to(array: pa.Array, children: pa.Array) -> list[str]:
@@ -178,14 +182,14 @@ def _pointed_to(array: pa.Array, children: pa.Array) -> list[str]:
 
 
 def _lists(array: pa.Array) -> list[str | None]:
-    return _runs(array, _pointed_to(array, array.values), "[]")
+    return _sequences(array, _pointed_to(array, array.values), "[]")
 
 
 def _maps(array: pa.Array) -> list[str | None]:
     pairs = zip(_pointed_to(array, array.keys), _pointed_to(array, array.items), strict=True)
     if pa.types.is_string(array.type.key_type):
-        return _runs(array, [f"{key}:{item}" for key, item in pairs], "{}")
-    return _runs(array, [f"[{key},{item}]" for key, item in pairs], "[]")
+        return _sequences(array, [f"{key}:{item}" for key, item in pairs], "{}")
+    return _sequences(array, [f"[{key},{item}]" for key, item in pairs], "[]")
 
 
 _Fits = Callable[[pa.DataType], bool]

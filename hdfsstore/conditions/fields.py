@@ -1,4 +1,4 @@
-"""Fields of the rows, and constants that are compared with them: what `--where` and `--key` are made of."""
+"""Finds fields of rows by name, and compares them with literals, for `--where` and `--key`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from hdfsstore.conditions.names import leaves
 
-Mask = Callable[[pa.RecordBatch], Any]  # gives a boolean array, null where the condition is neither true nor false
+Mask = Callable[[pa.RecordBatch], Any]  # Returns a boolean array: null if the condition is neither true nor false.
 
 
 class ConditionError(ValueError):
-    """The condition cannot be understood, or does not fit the fields."""
+    """The condition cannot be parsed, or does not fit the fields."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant of the condition."""
+    """A literal of the condition: its text and its value."""
 
     text: str
     value: int | Decimal | str | bytes | bool | date | datetime | time
 
     def fit(self, field: Field) -> pa.Scalar:
-        """The constant as a scalar that compares with the field's values."""
+        """The value as a scalar that Arrow compares with the field's values. Raises ConditionError."""
         value, kind = self.value, field.type
         try:
             if isinstance(value, str) and pa.types.is_date(kind):
@@ -65,7 +65,7 @@ class Literal:
                 return pa.scalar(float(value), kind) if pa.types.is_floating(kind) else pa.scalar(value)  # type: ignore[arg-type]
             except (pa.ArrowInvalid, OverflowError) as error:
                 raise ConditionError(f"{field.name} is {kind}: {self.text} does not fit: {error}") from None
-        hint = " (strings stand between single quotes)" if pa.types.is_string(kind) else ""
+        hint = " (write strings in single quotes)" if pa.types.is_string(kind) else ""
         raise ConditionError(f"{field.name} is {kind}: it cannot be compared with {self.text}{hint}")
 
     def _is_comparable(self, kind: pa.DataType) -> bool:
@@ -87,7 +87,7 @@ class Literal:
 
 
 def find_field(schema: pa.Schema, names: list[str]) -> Field:
-    """The field with these names from the outside in. Raises ConditionError, which lists those that there are."""
+    """Finds the field with these names, the outermost first. Raises ConditionError, which lists all fields."""
     name, fields = ".".join(names), list(schema)
     path: list[int] = []
     kind = None

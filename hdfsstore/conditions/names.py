@@ -1,7 +1,7 @@
-"""Field names that can be told apart, and the fields under their full names.
+"""Makes field names unique, and lists fields by their full names.
 
-The state of an aggregation can hold several fields of one name (two sums are both `sum`). Spark and Arrow tell them
-apart by position; JSON objects, Parquet readers and SQL cannot. The second one is called `sum_2` here, and so on.
+The state of an aggregation can have several fields of one name (two sums are both `sum`). Spark and Arrow tell them
+apart by position; JSON objects, Parquet readers and SQL cannot. Here the second one is called `sum_2`, and so on.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import pyarrow as pa
 
 
 def unique_names(schema: pa.Schema) -> pa.Schema:
-    """The schema with each repeated name, on any level, numbered from `_2`; the same object where there is none."""
+    """Numbers repeated names on each level, from `_2` on. Returns the same object if no name is repeated."""
     fields = _unique(list(schema))
     return schema if fields == list(schema) else pa.schema(fields, metadata=schema.metadata)
 
 
 def renamed(before: pa.Schema, after: pa.Schema) -> list[str]:
-    """The full names in `after` that `unique_names` made up."""
+    """The full names that `unique_names` has changed, as they are in `after`."""
     pairs = zip(_walk(list(before)), _walk(list(after)), strict=True)
     return [path for (_, old), (path, new) in pairs if old.name != new.name]
 
@@ -31,7 +31,7 @@ def with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def leaves(schema: pa.Schema) -> list[str]:
-    """The full names of all fields that are no struct: `key.window.start`."""
+    """The full names of all fields that are not structs: `key.window.start`."""
     return [path for path, field in _walk(list(schema)) if not pa.types.is_struct(field.type)]
 
 

@@ -8,7 +8,7 @@
                | [ "not" ] "like" string                        -- % any text, _ any character
                | "is" [ "not" ] ( "null" | "nan" )
     operand    = field | literal
-    field      = name { "." name }       -- name: letters, digits and _, or anything between " or `
+    field      = name { "." name }       -- name: letters, digits and _, or any text between " or `
     literal    = number | 'string' | true | false | date 'Y-M-D' | timestamp 'Y-M-D h:m:s' | time 'h:m:s' | x'hex'
 
 A field that stands alone is a boolean. As in SQL, a comparison with null is neither true nor false, and rows for which
@@ -61,11 +61,11 @@ _PARSE: dict[str, Callable[[str], date | datetime | time]] = {
 
 
 def parse_condition(text: str, schema: pa.Schema) -> Mask:
-    """The condition for batches of the schema. Raises ConditionError."""
+    """Parses a condition for batches of the schema. Raises ConditionError."""
     parser = _Parser(text, schema)
     mask = parser.condition()
     parser.end()
-    try:  # field types that Arrow cannot compare show on a batch without rows
+    try:  # A batch without rows shows whether Arrow can compare the types of the fields.
         mask(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
     except pa.ArrowException as error:
         raise ConditionError(str(error)) from None

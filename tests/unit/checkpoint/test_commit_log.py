@@ -101,7 +101,7 @@ def test_an_entry_is_written_once(tmp_path: Path) -> None:
         ),
         (reported(2, "b", None), CheckpointIdMismatchError, r"unique id None, .* a-0-0"),
         (reported(2, None, "a"), CheckpointIdMismatchError, r"unique id None; .* version 2"),
-        (reported(2, "../b", "a"), CheckpointIdMismatchError, r"'../b-0-0', which is no unique id"),
+        (reported(2, "../b", "a"), CheckpointIdMismatchError, r"'../b-0-0', which is not a unique id"),
         (reported(2, "b", "a", partitions=1), StateStoreError, r"2 partitions, and \[0\] have reported"),
         (reported(2, "b", "a", partitions=3), StateStoreError, r"2 partitions, and \[0, 1, 2\]"),
         (reported(2, "b", "a", stores=2), StateStoreError, r"1 stores, and 2"),

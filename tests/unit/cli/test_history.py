@@ -101,7 +101,7 @@ def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, 
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("{", "Invalid value for --key: no JSON"),
+        ("{", "Invalid value for --key: not JSON"),
         ('{"x": 1}', "there is no field key.x; the fields are key.k"),
         ('{"k": 1}', "key.k is string: it cannot be compared with 1"),
     ],

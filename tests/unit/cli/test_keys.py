@@ -82,7 +82,7 @@ def test_a_part_of_a_key_is_no_row(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON: "),
+        ("{", "not JSON: "),
         ("42", "give a JSON object with fields of the key"),
         ('{"x": 1}', "there is no field key.x; the fields are key.i, key.d,"),
         ('{"w": {"x": 1}}', "there is no field key.w.x"),

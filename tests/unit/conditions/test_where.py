@@ -108,7 +108,7 @@ def test_selects_what_sql_would(condition: str, users: list[int]) -> None:
         ("key.usr = 1", "there is no field key.usr; the fields are key.user, key.window.start, value.i,"),
         ("user = 1", "there is no field user"),
         ("key.user.x = 1", "there is no field key.user.x"),
-        ("value.s = 1", "value.s is string: it cannot be compared with 1 (strings stand between single quotes)"),
+        ("value.s = 1", "value.s is string: it cannot be compared with 1 (write strings in single quotes)"),
         ("value.i = 'a'", "value.i is int64: it cannot be compared with 'a'"),
         ("value.b = 1", "value.b is bool: it cannot be compared with 1"),
         ("value.i = true", "value.i is int64: it cannot be compared with true"),
