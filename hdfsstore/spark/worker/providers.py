@@ -84,7 +84,7 @@ class Providers:
             trim_memory()
 
     def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
-        """A store's metrics for a report; its provider's counters since the last one, to have the upkeep in between."""
+        """A store's metrics for a report; its provider's counters since the last one, with maintenance in between."""
         with self._lock:
             held = self._held.get((query.state_root, partition_id))
             if held is None:  # another run has taken its place

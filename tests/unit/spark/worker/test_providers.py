@@ -10,7 +10,7 @@ from tests.support.images import needs_smaps, resident
 from tests.support.spark_partition import Partition, struct
 
 
-def test_upkeep_between_two_tasks_is_in_the_second_report(tmp_path: Path) -> None:
+def test_maintenance_between_two_tasks_is_in_the_second_report(tmp_path: Path) -> None:
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, store_conf=replace(query.store_conf, min_deltas_for_snapshot=0))
     providers = Providers()
