@@ -1,4 +1,4 @@
-"""Schemas that Spark treats in ways of its own, beside Spark's applyInPandasWithState."""
+"""Compares schemas with special rules in Spark with Spark's applyInPandasWithState."""
 
 from __future__ import annotations
 

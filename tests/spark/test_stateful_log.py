@@ -1,4 +1,4 @@
-"""The driver's log beside Spark's own: batches that are given again, a query that is set back, logs that are lost."""
+"""Tests the driver's log beside Spark's own: repeated batches, a query that is set back, lost logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""format("parquet"): a folder a batch, of one query, whatever else is started on its path."""
+"""Tests format("parquet"): each batch has a folder, and the output belongs to one query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When and how a query starts and stops: settings, names, and a run of the same query that is still busy."""
+"""Starts and stops queries: settings, names, and a start while a run of the same query is busy."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def collected(stream: Any, checkpoint: Path) -> list[Any]:
 
 
 def seen(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    """What a function sees of the session's settings: local times, sizes of frames, types, how columns are matched."""
+    """The session's settings as a function sees them: local times, sizes of frames, types, matching of columns."""
     shown = [(str(frame["at"].iloc[0]), len(frame), str(frame["n"].dtype)) for frame in frames]
     state.update((1,))
     yield pd.DataFrame({"by_name_this_is_second": [key[0]], "k": [str(shown)]})
@@ -117,7 +117,7 @@ def test_arrow_and_rows_go_by_the_settings_at_the_start(source: Input, tmp_path:
 
 
 def timed(key: tuple[Any, ...], rows: Iterator[Any], state: Any) -> Iterator[tuple[str, str]]:
-    """Sets a timeout of n milliseconds, or none where n is 0."""
+    """Sets a timeout of n milliseconds, or none if n is 0."""
     if state.hasTimedOut:
         state.remove()
         yield key[0], "over"
@@ -139,7 +139,7 @@ def a_row(key: str, n: int) -> str:
 
 @pytest.fixture
 def named(source: Input) -> Input:
-    """In a session in which sources and sinks have to have names."""
+    """Input in a session that requires names of sources and sinks."""
     for name in ("enableSourceEvolution", "enableSinkEvolution"):
         source.spark.conf.set(f"spark.sql.streaming.queryEvolution.{name}", "true")
     source.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")

@@ -1,4 +1,4 @@
-"""Spark's own operators before ours: those with state are seen, those without are let through, unknown ones refused."""
+"""Puts Spark's own operators before ours: stateful ones are found, stateless ones pass, unknown ones are refused."""
 
 from __future__ import annotations
 

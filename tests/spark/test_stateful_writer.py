@@ -1,4 +1,4 @@
-"""writeStream of stateful streams: sinks, batches that run again, settings, progress, and what is refused at start."""
+"""Tests writeStream of stateful streams: sinks, repeated batches, settings, progress, and refusals at the start."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class BatchRunner:
                 rows.write.format("noop").mode("overwrite").save()
             return
         before = BatchShapes.parse(start.shapes)
-        # Nothing is expected of a batch that begun before and did not end: it may have been other than expected then.
+        # A batch that began before and did not end is planned for the worst case. Perhaps the expectation was wrong.
         expected = BatchShapes() if start.is_repeated else before
         batch = self._planner.spec(rows, start, expected)
         records.reports.clear()

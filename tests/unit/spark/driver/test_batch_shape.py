@@ -1,4 +1,4 @@
-"""What is known of the batches before, and what it says of the next one."""
+"""Predicts the next batch from the shapes of the batches before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a stateful query, their names in Spark's conf, and which of them wins."""
+"""Tests the options of a query, their names in Spark's conf, and which of them wins."""
 
 from __future__ import annotations
 

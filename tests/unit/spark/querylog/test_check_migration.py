@@ -1,4 +1,4 @@
-"""What a migration refuses by the logs is refused before anything is changed, while Spark's operator may still run."""
+"""Checks a migration while Spark's operator may still run: a refusal by the logs comes before any change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's log: each point at which a driver can be killed, rewinds, fences, retention."""
+"""Tests the driver's log: kills at each point, rewinds, fences, retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of Spark's own operator, in checkpoints that real Sparks wrote, becomes ours; or is refused."""
+"""Migrates the state of Spark's own operator, in checkpoints that real Sparks wrote, or refuses it."""
 
 from __future__ import annotations
 

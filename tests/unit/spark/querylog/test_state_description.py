@@ -1,4 +1,4 @@
-"""What a query's state is made of: written at the first start, compared at the next ones."""
+"""Tests the description of a query's state: written at the first start, compared at later ones."""
 
 from __future__ import annotations
 
