@@ -1,9 +1,9 @@
-"""Spark SQL's data types as Arrow's, and back.
+"""Converts Spark SQL's data types to Arrow's, and back.
 
-The Arrow types are those of Spark's `DataFrame.toArrow()` (`ArrowUtils.scala`). Where an Arrow type alone does not tell
-which Spark type it stands for (char, varchar, collated string, year-month interval, time of another precision,
-user-defined type, a type unknown to us), its field carries the Spark type's JSON under the metadata key `spark.type`; a
-field's own Spark metadata is kept under `spark.metadata`.
+The Arrow types are those of Spark's `DataFrame.toArrow()` (`ArrowUtils.scala`). If the Arrow type
+does not determine the Spark type (char, varchar, collated string, year-month interval, time of another precision,
+user-defined type, unknown type), the Arrow field has the Spark type's JSON under the metadata key `spark.type`. The
+Spark metadata of a field is under `spark.metadata`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def to_arrow_schema(struct: t.StructType) -> pa.Schema:
 
 
 def from_arrow_schema(schema: pa.Schema) -> t.StructType:
-    """Errors: UnsupportedTypeError where an Arrow type has no counterpart in Spark; it names the field."""
+    """Errors: UnsupportedTypeError if Spark has no type for an Arrow type; it names the field."""
     return t.StructType(tuple(_from_arrow_field(f, f.name) for f in schema))
 
 
 def cast_array(array: Any, arrow: Any, what: str) -> Any:
-    """The array as one of an Arrow type.
+    """Casts the array to an Arrow type.
 
     Raises:
-        SchemaMismatchError: it cannot be cast; the message begins with what it is. What Arrow says of that may be a
-            value of the user's, so only the `__cause__` has it.
+        SchemaMismatchError: it cannot be cast. The message begins with `what`. Arrow's own message may contain a value
+            of the user's, so only the `__cause__` has it.
     """
     if array.type == arrow:
         return array
@@ -47,7 +47,7 @@ def cast_array(array: Any, arrow: Any, what: str) -> Any:
 
 
 def to_arrow_type(type_: t.DataType) -> pa.DataType:
-    """The Arrow type of values of a Spark type; what Arrow cannot tell is told by the fields that hold it."""
+    """The Arrow type for values of a Spark type. The metadata of its field completes it."""
     match type_:
         case t.StringType() | t.CharType() | t.VarcharType():
             return pa.string()
@@ -93,7 +93,7 @@ _SIMPLE_ARROW: dict[type[t.DataType], pa.DataType] = {
     t.TimestampNTZType: pa.timestamp("us"),
     t.CalendarIntervalType: pa.month_day_nano_interval(),
 }
-# What an Arrow type stands for where nothing else is said.
+# The Spark type of an Arrow type without metadata.
 _FROM_ARROW: dict[pa.DataType, t.DataType] = {arrow: cls() for cls, arrow in _SIMPLE_ARROW.items()} | {
     pa.duration("us"): t.DayTimeIntervalType(),
     pa.time64("ns"): t.TimeType(),
@@ -119,7 +119,7 @@ def _arrow_field(
         tags[TYPE_KEY] = t.to_json(type_).encode()
     if metadata:
         tags[METADATA_KEY] = json.dumps(metadata, separators=(",", ":"), ensure_ascii=False).encode()
-    if isinstance(type_, t.NullType):  # a void that is not null, in map() and array(), only with_type lets through
+    if isinstance(type_, t.NullType):  # Only with_type allows a void that is not nullable, as in map() and array().
         return pa.field(name, pa.bool_(), nullable, metadata=tags or None).with_type(arrow)
     return pa.field(name, arrow, nullable, metadata=tags or None)
 
@@ -151,5 +151,5 @@ def _from_arrow_type(arrow: pa.DataType, path: str) -> t.DataType:
         return t.StructType(tuple(_from_arrow_field(f, f"{path}.{f.name}") for f in arrow.fields))
     raise UnsupportedTypeError(
         f"field {path!r} has the Arrow type {arrow}, for which there is no Spark type",
-        remedy="Give the field one of the types that Spark's toArrow() gives",
+        remedy="Give the field one of the types of Spark's toArrow()",
     )

@@ -1,12 +1,12 @@
-"""The block framings of snappy-java (SnappyOutputStream) and compress-lzf (LZFOutputStream).
+"""Reads and writes the block framings of snappy-java (SnappyOutputStream) and compress-lzf (LZFOutputStream).
 
 snappy:  8 bytes   82 'S' 'N' 'A' 'P' 'P' 'Y' 00
          int32 BE  version of the writer, 1
          int32 BE  oldest version that can read this, 1
-         repeat:   int32 BE length | so many bytes of raw snappy, which begin with their raw length (varint)
-         A new header may stand in the place of a length: concatenated streams.
+         repeat:   int32 BE length | that many bytes of raw snappy, which start with the raw length (varint)
+         Streams may be concatenated: a header instead of a length starts the next one.
 lzf:     repeat:   'Z' 'V' 00 | int16 BE raw length | raw bytes
-                   'Z' 'V' 01 | int16 BE length | int16 BE raw length | so many bytes of LZF
+                   'Z' 'V' 01 | int16 BE length | int16 BE raw length | that many bytes of LZF
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Raw(Protocol):
-    """Where compressed bytes come from."""
+    """The source of compressed bytes."""
 
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
 class BlockReader(ABC):
-    """Hands out the decoded blocks of a compressed stream."""
+    """Reads the decoded blocks of a compressed stream as one stream of bytes."""
 
     def __init__(self, raw: Raw, path: str) -> None:
         self._raw = raw
@@ -64,7 +64,7 @@ class BlockReader(ABC):
         """The next decoded block; None at the end of the stream."""
 
     def _read(self, size: int, *, or_end: bool = False) -> bytes:
-        """So many compressed bytes; with or_end none at all where the file ends here."""
+        """Reads `size` compressed bytes. With or_end it returns b"" if the file ends here."""
         data = bytearray()
         while len(data) < size:
             if not self._unread:
@@ -119,7 +119,7 @@ class SnappyReader(BlockReader):
             raise self._corrupt(f"a snappy block cannot be {size} bytes long")
         body = self._read(size)
         raw_size = _varint(body)
-        # No element of raw snappy turns a byte into more than 64 / 3.
+        # No element of raw snappy decodes to more than 64 / 3 times its size.
         if raw_size is None or raw_size > 22 * size:
             raise self._corrupt("the snappy block declares a raw length that it cannot hold")
         try:
@@ -138,7 +138,7 @@ def _varint(data: bytes) -> int | None:
 
 
 class BlockWriter(ABC):
-    """Cuts what is written into blocks of one size, the last one shorter, and encodes each."""
+    """Cuts a stream of bytes into blocks of one size, the last one shorter, and encodes each."""
 
     def __init__(self, block_size: int, header: bytes = b"") -> None:
         self._block_size = block_size
@@ -146,7 +146,7 @@ class BlockWriter(ABC):
         self._pending = bytearray()
 
     def write(self, data: Buffer) -> bytes:
-        """What the blocks that these bytes complete are in the stream."""
+        """Returns the encoded blocks that these bytes complete."""
         rest = memoryview(data).cast("B")
         parts = [self._take_header()]
         if self._pending:
@@ -163,7 +163,7 @@ class BlockWriter(ABC):
         return b"".join(parts)
 
     def finish(self) -> bytes:
-        """The last block."""
+        """Returns the last block, encoded."""
         last = self._encode(memoryview(self._pending)) if self._pending else b""
         self._pending = bytearray()
         return self._take_header() + last
@@ -174,7 +174,7 @@ class BlockWriter(ABC):
 
     @abstractmethod
     def _encode(self, block: memoryview) -> bytes:
-        """One block, with what stands in front of it."""
+        """Encodes one block, with its lengths in front."""
 
 
 class SnappyWriter(BlockWriter):
@@ -215,7 +215,7 @@ class LzfReader(BlockReader):
 
 
 class LzfWriter(BlockWriter):
-    """Writes compress-lzf's chunks, raw ones where LZF does not make them smaller."""
+    """Writes compress-lzf's chunks. A chunk that LZF does not make smaller is written raw."""
 
     def __init__(self) -> None:
         super().__init__(_LZF_MAX_BLOCK_SIZE)

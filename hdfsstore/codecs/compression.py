@@ -1,4 +1,7 @@
-"""The compression codecs of spark.sql.streaming.stateStore.compression.codec, by Spark's names."""
+"""Compresses and decompresses with the codecs of spark.sql.streaming.stateStore.compression.codec.
+
+pyarrow does zstd and raw blocks of snappy. It has neither LZF nor the block framings of lz4-java and snappy-java.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-_WINDOW_SIZE = 1 << 20
+_PIECE_SIZE = 1 << 20
 
 
 class Reader(Protocol):
@@ -30,16 +33,16 @@ class Writer(Protocol):
     """Makes one compressed stream, for one thread at a time."""
 
     def write(self, data: Buffer, /) -> bytes:
-        """Takes the next bytes of the content, and returns what comes next in the stream: often nothing yet."""
+        """Takes the next bytes of the content, and returns the next bytes of the stream, often none yet."""
 
     def finish(self) -> bytes:
         """The rest of the stream. Call it once, at the end."""
 
 
 class ZstdReader:
-    """Reads one zstd frame after the other, as Spark's ZstdCompressionCodec writes them.
+    """Reads the zstd frames that Spark's ZstdCompressionCodec writes, one after the other.
 
-    The decoder's memory is bounded by zstd's own default: a frame with a window over 128 MiB is refused.
+    zstd's default bounds the memory of the decoder: it refuses a frame with a window over 128 MiB.
     """
 
     def __init__(self, raw: Raw, path: str) -> None:
@@ -49,7 +52,7 @@ class ZstdReader:
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Fills as much of the buffer as there is; 0 only at the end of the stream."""
-        if memoryview(buffer).readonly:  # pyarrow before 19 would write through a null pointer
+        if memoryview(buffer).readonly:  # pyarrow before 19 would write through a null pointer.
             raise BufferError("the buffer is read-only")
         try:
             filled: int = self._stream.readinto(buffer)
@@ -63,14 +66,14 @@ class ZstdReader:
 
 
 class _ZstdInput:
-    """What pyarrow.PythonFile asks of a file, and where in it a problem was."""
+    """The methods that pyarrow.PythonFile calls to read. Keeps the offset of a problem."""
 
     closed = False
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
-        self.offset = 0  # of the bytes read last
-        self.size = 0  # of all that were read
+        self.offset = 0  # Of the bytes read last.
+        self.size = 0  # Of all bytes read.
         self.error: OSError | None = None
 
     def read(self, size: int) -> memoryview:
@@ -88,18 +91,18 @@ class _ZstdInput:
         return True
 
     def close(self) -> None:
-        """The caller of open_reader closes what it opened."""
+        """Does nothing: the caller of open_reader closes its file."""
 
 
 class ZstdWriter:
-    """Writes one zstd frame of level 1, which is pyarrow's default too; flushed before it ends, as Spark does."""
+    """Writes one zstd frame of level 1, pyarrow's default, and flushes it before its end, as Spark does."""
 
     def __init__(self) -> None:
         self._output = _ZstdOutput()
         self._stream = pa.CompressedOutputStream(pa.PythonFile(cast("io.IOBase", self._output), mode="w"), "zstd")
 
     def write(self, data: Buffer) -> bytes:
-        """What zstd has made ready."""
+        """Returns the bytes that zstd has ready."""
         self._stream.write(data)
         return self._output.take()
 
@@ -111,7 +114,7 @@ class ZstdWriter:
 
 
 class _ZstdOutput:
-    """What pyarrow.PythonFile asks of a file."""
+    """The methods that pyarrow.PythonFile calls to write."""
 
     closed = False
 
@@ -131,10 +134,10 @@ class _ZstdOutput:
         return True
 
     def flush(self) -> None:
-        """All is in memory."""
+        """Does nothing: all bytes are in memory."""
 
     def close(self) -> None:
-        """The bytes are still to be taken."""
+        """Does nothing: `take` still has to return the bytes."""
 
 
 class _Codec(NamedTuple):
@@ -150,34 +153,34 @@ _CODECS = {
 }
 CODECS = tuple(_CODECS)
 
-# Spark takes the class of a codec in the place of its short name, either in any case (CompressionCodec.scala).
+# Spark also takes the class of a codec instead of its short name, both in any case (CompressionCodec.scala).
 _CLASSES = {f"org.apache.spark.io.{name}compressioncodec": name for name in _CODECS}
 
 
 def open_reader(codec: str, raw: Raw, *, path: str) -> Reader:
-    """The decompressed bytes of raw.
+    """Opens a stream of the decompressed bytes of raw.
 
     Args:
-        codec: one of CODECS, in any case, or the class name that Spark takes in its place.
-        raw: the compressed bytes; it stays the caller's to close.
+        codec: one of CODECS, in any case, or its class name.
+        raw: the compressed bytes; the caller closes it.
         path: the file's name in errors.
 
     Returns:
         A reader, whose readinto raises CorruptFileError with the offset in the compressed bytes. zstd (as Spark writes
-        it), snappy and lzf have no checksums: damage there can decode to other bytes.
+        it), snappy and lzf have no checksums, so damage can decode to other bytes.
 
     Raises:
         StateStoreError: there is no such codec.
-        CorruptFileError: raw does not even begin like a stream of that codec.
+        CorruptFileError: raw does not begin like a stream of that codec.
     """
     return _codec(codec, path).reader(raw, path)
 
 
 def open_writer(codec: str) -> Writer:
-    """A stream of compressed bytes in Spark's framing; with lz4 and zstd the bytes are Spark's own.
+    """Opens a stream of compressed bytes in Spark's framing. With lz4 and zstd, Spark writes the same bytes.
 
     Args:
-        codec: one of CODECS, in any case, or the class name that Spark takes in its place.
+        codec: one of CODECS, in any case, or its class name.
 
     Raises:
         StateStoreError: there is no such codec.
@@ -186,39 +189,39 @@ def open_writer(codec: str) -> Writer:
 
 
 def compress(codec: str, data: Buffer) -> bytes:
-    """data as Spark would write it with that codec."""
+    """Compresses data as Spark does with that codec."""
     return b"".join(compressed(codec, [data]))
 
 
 def compressed(codec: str, content: Iterable[Buffer]) -> Iterator[bytes]:
-    """One stream of the pieces of a content, piece by piece; errors of theirs are raised as they are."""
+    """Compresses the pieces of a content into one stream. Errors of the iterable are raised as they are."""
     writer = open_writer(codec)
     for piece in content:
         whole = memoryview(piece).cast("B")
-        for start in range(0, len(whole), _WINDOW_SIZE):
-            yield writer.write(whole[start : start + _WINDOW_SIZE])
+        for start in range(0, len(whole), _PIECE_SIZE):
+            yield writer.write(whole[start : start + _PIECE_SIZE])
     yield writer.finish()
 
 
 def decompress(codec: str, data: Buffer, *, path: str = "<memory>", max_bytes: int | None = None) -> bytes:
-    """All the bytes that data decompresses to.
+    """Decompresses data.
 
     Raises:
         CorruptFileError: data is damaged.
-        StateStoreError: data is more than max_bytes once decompressed, or there is no such codec.
+        StateStoreError: data decompresses to more than max_bytes, or there is no such codec.
     """
     reader = open_reader(codec, pa.BufferReader(data), path=path)
-    window = memoryview(bytearray(_WINDOW_SIZE))
+    buffer = memoryview(bytearray(_PIECE_SIZE))
     result = bytearray()
-    while size := reader.readinto(window):
-        result += window[:size]
+    while size := reader.readinto(buffer):
+        result += buffer[:size]
         if max_bytes is not None and len(result) > max_bytes:
             raise StateStoreError(f"more than {max_bytes} bytes come out of the {codec} stream", path)
     return bytes(result)
 
 
 def canonical_codec(name: str, path: str | None = None) -> str:
-    """The short name of a codec that is given by it in any case, or by the class name that Spark takes in its place.
+    """The short name of a codec, from that name in any case or from its class name.
 
     Raises:
         StateStoreError: there is no such codec.

@@ -1,11 +1,11 @@
-"""The header of a delta in checkpoint format version 2: which versions it is built on. Decompressed:
+"""Reads and writes the header of a delta in checkpoint format version 2, with its lineage. Decompressed:
 
-    int16 BE length | "v3"           Java's writeUTF: the layout of the records after it, here those of records.py
+    int16 BE length | "v3"           Java's writeUTF: the layout of the records after it: that of records.py
     int16 BE length | lineage        JSON, ASCII, at most 65,535 bytes:
                                      [{"version":1,"checkpointUniqueId":"<id>"},{"version":2,"checkpointUniqueId":"<id>"}]
 
-The lineage runs from the last snapshot that the writer knew of, or believed in, to the version before the file's own,
-each version once; [] where the file is built on no version that has an id. It is Spark's changelog format v3
+The lineage has each version once, from the last snapshot that the writer knew or assumed to the version before the
+file's own. It is [] if the file builds on no version with an id. The header is Spark's changelog format v3
 (StateStoreChangelog.scala).
 """
 
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedVersionError
 
 MAX_LINEAGE_BYTES = 0xFFFF
-# Ids become parts of file names, and so none may lead out of the folder.
+# Ids are parts of file names, so none may lead out of the folder.
 UNIQUE_ID = re.compile(r"[0-9A-Za-z-]+")
 
 _LAYOUT = "v3"
@@ -36,7 +36,7 @@ class LineageItem(NamedTuple):
 
 
 class Reader(Protocol):
-    """A decompressed stream: bytes into a buffer, 0 at the end."""
+    """A decompressed stream: fills a buffer with bytes, and returns 0 at the end."""
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int: ...
 
@@ -62,7 +62,7 @@ def encode_header(lineage: Sequence[LineageItem]) -> bytes:
     """The header of a delta.
 
     Args:
-        lineage: by version, ascending; the file's own version is not in it.
+        lineage: in ascending order of version, without the file's own version.
 
     Raises:
         StateStoreError: the lineage does not fit.
@@ -70,19 +70,19 @@ def encode_header(lineage: Sequence[LineageItem]) -> bytes:
     text = _json(lineage)
     if len(text) > MAX_LINEAGE_BYTES:
         raise StateStoreError(
-            f"a lineage of {len(lineage)} versions takes {len(text)} bytes, and a header holds {MAX_LINEAGE_BYTES}",
+            f"a lineage of {len(lineage)} versions takes {len(text)} bytes; a header holds {MAX_LINEAGE_BYTES}",
             remedy="Prune it to the newest that fit",
         )
     return _utf(_LAYOUT.encode()) + _utf(text)
 
 
 def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageItem], int]:
-    """Reads the header of a version's delta, and not a byte more.
+    """Reads the header of a version's delta, and no byte after it.
 
     Args:
         reader: the decompressed file, at its start.
         path: the file's name in errors.
-        version: that of the file: the lineage must end at the version before it.
+        version: the file's version; the lineage must end at the version before it.
 
     Returns:
         The lineage, and the size of the header in bytes.
@@ -96,16 +96,16 @@ def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageIt
     if name != _LAYOUT:
         if _VERSION.fullmatch(name):
             raise UnsupportedVersionError(f"the delta has layout {name}, this release reads {_LAYOUT}", path, 0)
-        raise CorruptFileError(f"a delta with a unique id begins with {_LAYOUT!r}, this one not", path, 0, _REMEDY)
+        raise CorruptFileError(f"a delta with a unique id has to begin with {_LAYOUT!r}", path, 0, _REMEDY)
     start = 2 + len(layout)
     text = _read_utf(reader, path, start)
     try:
         items = json.loads(text.decode("ascii"))
         if not isinstance(items, list):
-            raise TypeError(f"{items!r} is no list")
+            raise TypeError(f"{items!r} is not a list")
         lineage = [_item(fields) for fields in items]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _bad(f"the lineage makes no sense: {error!r}", path, start) from error
+        raise _bad(f"the lineage cannot be parsed: {error!r}", path, start) from error
     if [item.version for item in lineage] != list(range(version - len(lineage), version)):
         versions = ", ".join(str(item.version) for item in lineage[:20])
         raise _bad(f"the lineage of version {version} names the versions {versions}", path, start)
@@ -114,7 +114,7 @@ def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageIt
 
 def _item(fields: object) -> LineageItem:
     if not isinstance(fields, dict):
-        raise TypeError(f"{fields!r} is no object")
+        raise TypeError(f"{fields!r} is not an object")
     version, unique_id = fields["version"], fields["checkpointUniqueId"]
     if type(version) is not int or version < 1 or type(unique_id) is not str or not UNIQUE_ID.fullmatch(unique_id):
         raise ValueError(f"{version!r} with the id {unique_id!r}")

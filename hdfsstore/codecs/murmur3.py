@@ -1,7 +1,10 @@
-"""Spark's Murmur3 hash of rows, and the partition that it sends a key to.
+"""Hashes rows with Spark's Murmur3, and finds the partition of a key.
+
+Libraries of Murmur3 do not give these hashes: Spark treats the last bytes of a string in its own way, and the hash of
+the columns before a column is its seed.
 
 Source: Murmur3Hash and CollationAwareMurmur3Hash in hash.scala, HashPartitioning in partitioning.scala, Spark 4.3.
-A calendar interval is hashed with its days, as Spark 4.3 does; older releases' compiled plans leave them out.
+The hash of a calendar interval includes its days, as in Spark 4.3; compiled plans of older releases leave them out.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from hdfsstore.errors import SchemaMismatchError, UnsupportedTypeError
 SEED = 42
 MAX_LONG_DIGITS = 18
 
-# By the Arrow type that a Spark type is kept in; decimals and intervals need a second look.
+# By the Arrow type of a Spark type. `_atomic_kind` decides on decimals and intervals.
 KINDS: dict[pa.DataType, Kind] = {
     pa.null(): Kind.NONE,
     pa.bool_(): Kind.BOOLEAN,
@@ -50,13 +53,13 @@ KINDS: dict[pa.DataType, Kind] = {
 
 
 def hash_rows(rows: pa.StructArray, struct_type: StructType, seed: int = SEED) -> pa.Int32Array:
-    """What Spark's SQL function hash(field, field, ...) gives for each row.
+    """The result of Spark's SQL function hash(field, field, ...) for each row.
 
     Args:
-        rows: structs with the fields of struct_type, in its order; names do not matter, and a field of another Arrow
-            type is cast. A null row has the seed as its hash, as has a row of nulls.
-        struct_type: the rows' Spark type. Of a collated string hash() takes the bytes, as of any other.
-        seed: the running hash to start from, a signed 32-bit number.
+        rows: structs with the fields of struct_type, in its order. Names do not matter, and fields of another Arrow
+            type are cast. The hash of a null row, and of a row of nulls, is the seed.
+        struct_type: the rows' Spark type. A collated string is hashed by its bytes, like any other.
+        seed: the hash to start from, a signed 32-bit number.
 
     Raises:
         UnsupportedTypeError: there is a map, a variant or an unknown type, at any depth.
@@ -67,11 +70,11 @@ def hash_rows(rows: pa.StructArray, struct_type: StructType, seed: int = SEED) -
 
 
 def partition_ids(rows: pa.StructArray, struct_type: StructType, num_partitions: int) -> pa.Int32Array:
-    """The partition, 0 to num_partitions - 1, that Spark's hash partitioning by all fields puts each row into.
+    """The partition of each row, 0 to num_partitions - 1, in Spark's hash partitioning by all fields.
 
-    Arguments and errors are those of hash_rows, but for two things. Strings that their collation holds to be equal
-    share a partition; for all but UTF8_BINARY and UTF8_BINARY_RTRIM that takes the collation keys of the ICU library,
-    so they raise UnsupportedTypeError. And rows without fields, which Spark does not hash, are all in partition 0.
+    Arguments and errors are those of hash_rows, with two differences. Strings that are equal by their collation share a
+    partition; collations other than UTF8_BINARY and UTF8_BINARY_RTRIM need the collation keys of the ICU library, so
+    they raise UnsupportedTypeError. Rows without fields are all in partition 0: Spark does not hash them.
     """
     if num_partitions < 1:
         raise ValueError(f"num_partitions is {num_partitions}; there is at least one partition")
@@ -85,7 +88,7 @@ def _int32_array(values: pa.Buffer, length: int) -> pa.Int32Array:
 
 
 def _column(array: pa.Array[Any], spark_type: DataType, path: str, collation_aware: bool) -> Column:
-    """The array, and what is nested in it, as the compiled loop reads it. path is the field's, for messages."""
+    """The array, with all that is nested in it, for the compiled loop. `path` names the field in errors."""
     match spark_type:
         case UserDefinedType(sql_type):
             return _column(array, sql_type, path, collation_aware)
@@ -93,7 +96,7 @@ def _column(array: pa.Array[Any], spark_type: DataType, path: str, collation_awa
             return _struct(array, spark_type, path, collation_aware)
         case ArrayType(element_type):
             if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-                # pyarrow 26 loses elements when it casts one.
+                # pyarrow 26 loses elements when it casts such an array.
                 raise SchemaMismatchError(f"{_of(path)} is of Arrow type {array.type}, not a list")
             if not isinstance(array, pa.ListArray):
                 array = cast_array(array, to_arrow_type(spark_type), _of(path))
@@ -117,7 +120,7 @@ def _struct(array: pa.Array[Any], spark_type: StructType, path: str, collation_a
 def _atomic_kind(spark_type: DataType, path: str, collation_aware: bool) -> Kind:
     match spark_type:
         case MapType():
-            # Equal maps can hold their entries in different orders: Spark refuses to hash them.
+            # Equal maps can have their entries in different orders, so Spark refuses to hash them.
             raise UnsupportedTypeError(f"[DATATYPE_MISMATCH.HASH_MAP_TYPE] {_of(path)} is a map, which has no hash")
         case VariantType():
             raise UnsupportedTypeError(

@@ -16,7 +16,7 @@ FileKind = Literal["delta", "snapshot"]
 
 
 class Extensions(NamedTuple):
-    """What the names of a backend's files end with: of one version's changes, and of a version's whole state."""
+    """The extensions of a backend's files: for the changes of a version, and for its whole state."""
 
     delta: str = "delta"
     snapshot: str = "snapshot"
@@ -24,28 +24,28 @@ class Extensions(NamedTuple):
 
 DELTA_FILES = Extensions()
 
-# Large enough that the cost of a call per chunk vanishes, small enough to stay in a core's second-level cache.
+# At this size the cost of a call per chunk is small, and a chunk stays in a core's second-level cache.
 CHUNK_BYTES = 1 << 20
 MAX_RECORD_BYTES = 256 << 20
 # Spans are int32.
-MAX_WINDOW_BYTES = 1 << 30
+MAX_CHUNK_BYTES = 1 << 30
 
 
 class Input(Protocol):
-    """What a file is read from: bytes into a buffer, 0 at the end."""
+    """A file to read: fills a buffer with bytes, and returns 0 at the end."""
 
     def readinto(self, buffer: memoryview, /) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """How the files of a store are written: what Spark's offset log pins for the life of a checkpoint.
+    """The format of a store's files, which Spark's offset log pins for the life of a checkpoint.
 
     Attributes:
         compression_codec: lz4, zstd, snappy or lzf (spark.sql.streaming.stateStore.compression.codec).
         row_checksums: whether rows carry checksums (spark.sql.streaming.stateStore.rowChecksum.enabled).
         max_record_bytes: a key or value that declares more bytes than this is refused.
-        extensions: of the files' names.
+        extensions: the extensions of the files' names.
     """
 
     compression_codec: str = "lz4"
@@ -58,12 +58,12 @@ class RecordFormat:
 class RecordChunk:
     """Some consecutive records: spans (pairs of int32: offset in `data`, size; -1 = tombstone) of keys and of values.
 
-    The buffers are used again for the next chunk.
+    The next chunk overwrites the buffers.
 
     Attributes:
-        path: the file that the records are from.
-        position: where `data` starts in the file's decompressed bytes.
-        last: the end mark came right after these records: the buffers are not used again.
+        path: the file of the records.
+        position: the offset of `data` in the file's decompressed bytes.
+        last: the end mark follows these records, so the buffers are not overwritten.
     """
 
     data: memoryview
@@ -83,19 +83,19 @@ class RecordChunk:
         )
 
     def copy(self) -> RecordChunk:
-        """The same records in buffers of their own, and no more of `data` than they reach to."""
+        """The same records in buffers of their own, with `data` only up to their end."""
         spans = [memoryview(spans).cast("i") for spans in (self.keys, self.values)]
         end = max((int(s[-2]) + max(int(s[-1]), 0) for s in spans if len(s)), default=0)
         keys, values = (pa.py_buffer(bytes(spans)) for spans in (self.keys, self.values))
         return RecordChunk(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
 
     def locate(self, error: StateStoreError) -> StateStoreError:
-        """The same error, its offset in `data` turned into one in the file."""
+        """The same error, with the offset in the file instead of the offset in `data`."""
         return locate(error, self.path, self.position)
 
 
 def locate(error: StateStoreError, path: str, position: int) -> StateStoreError:
-    """The same error, naming `path`, its offset counted from the start of the decompressed file."""
+    """The same error with the path, and the offset counted from the start of the decompressed file."""
     offset = None if error.offset is None else error.offset + position
     message = error.message if offset is None else f"{error.message} (offset counted in the decompressed bytes)"
     return type(error)(message, path, offset, error.remedy)
@@ -111,7 +111,7 @@ def read_chunks(
     """Yields all records of a file, in chunks of about CHUNK_BYTES (more only for a record that is larger).
 
     Args:
-        read_header: reads what stands before the records, where there is anything, and returns how many bytes it is.
+        read_header: reads a header before the records, and returns its size in bytes.
 
     Raises:
         CorruptFileError: the file is damaged or ends before its end mark.
@@ -124,7 +124,7 @@ def read_chunks(
         tombstones=kind == "delta",
         max_record_bytes=file_format.max_record_bytes,
     )
-    # Beside what the last chunk left over there is room for whole blocks: none is decoded aside and then copied.
+    # There is room for whole blocks beside the rest of the last chunk, so no block is decoded elsewhere and copied.
     chunk = memoryview(bytearray(CHUNK_BYTES + CHUNK_BYTES // 256))
     filled = 0
     while True:
@@ -144,15 +144,15 @@ def read_chunks(
                 "It was cut off: restore it, or read a batch whose snapshot and deltas do not need it",
             )
         if consumed == 0 and filled == len(chunk):
-            # One record fills the chunk: it grows with the bytes that really come, not by what they declare.
-            if len(chunk) >= MAX_WINDOW_BYTES:
+            # One record fills the chunk, which grows with the bytes that arrive, not by the declared length.
+            if len(chunk) >= MAX_CHUNK_BYTES:
                 raise CorruptFileError(
-                    f"a record takes {MAX_WINDOW_BYTES} bytes or more (offset counted in the decompressed bytes)",
+                    f"a record takes {MAX_CHUNK_BYTES} bytes or more (offset counted in the decompressed bytes)",
                     path,
                     position,
-                    "The file is damaged, or the record too large to be read",
+                    "The file is damaged, or the record is too large to be read",
                 )
-            grown = memoryview(bytearray(min(2 * len(chunk), MAX_WINDOW_BYTES)))
+            grown = memoryview(bytearray(min(2 * len(chunk), MAX_CHUNK_BYTES)))
             grown[:filled] = chunk
             chunk = grown
         elif consumed:

@@ -1,4 +1,4 @@
-"""The tree of a row's types, made ready for the compiled loops that read and write UnsafeRows."""
+"""Builds the tree of a row's types for the compiled loops that read and write UnsafeRows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.errors import UnsupportedTypeError
 
-# How a type is kept in a slot: the letters are explained in cext/common/unsafe_layout.pxd; any other type is "s".
+# The layout of a type in a slot: cext/common/unsafe_layout.pxd explains the letters. Any other type is "s".
 _KINDS: dict[type[t.DataType], str] = {
     t.NullType: "0",
     t.BooleanType: "?",
@@ -31,10 +31,10 @@ _KINDS: dict[type[t.DataType], str] = {
 
 @dataclass(frozen=True)
 class Node:
-    """One type of the tree, and what the compiled loops need to know of it and its children."""
+    """One type of the tree, with what the compiled loops need of it and of its children."""
 
     type: t.DataType
-    arrow: Any  # pa.DataType, whose subclasses' members are used
+    arrow: Any  # A pa.DataType; Any, because members of its subclasses are used.
     path: str
     kind: str
     digits: int
@@ -59,7 +59,7 @@ def plan(type_: t.DataType, path: str) -> Node:
         case t.UnknownType(json):
             raise UnsupportedTypeError(
                 f"field {path!r} has the type {json}, which this release does not know",
-                remedy="The keys, values and stores without that type can still be read",
+                remedy="Keys, values and stores without that type can still be read",
             )
         case t.DecimalType(digits, _):
             kind = "d" if digits <= 18 else "D"

@@ -1,4 +1,4 @@
-"""UnsafeRows to Arrow: the tree of types is walked here, and at each node one compiled loop passes over the rows."""
+"""Reads UnsafeRows into Arrow. At each node of the tree of types, one compiled loop goes over all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray
 def _read_field(
     node: Node, data: pa.Buffer, count: int, null_count: int, validity: pa.Buffer | None, values: pa.Buffer | None
 ) -> pa.Array[Any]:
-    """One column, of values that stand in Arrow's layout already or whose spans are known."""
+    """One column, from values in Arrow's layout or from the spans of values."""
     if values is None:
         return pa.nulls(count)
     if node.kind not in "sDi":
@@ -81,7 +81,7 @@ def _read_map(
         raise SchemaMismatchError(
             f"field {node.path!r} does not fit the schema: a map has null keys, or not as many keys as values",
             offset=memoryview(spans).cast("i")[2 * bad],
-            remedy="Check the schema, or pass the one that the state was written with",
+            remedy="Check the schema, or give the one that the state was written with",
         )
     entry = pa.struct([node.arrow.key_field, node.arrow.item_field])
     entries = pa.Array.from_buffers(entry, len(keys), [None], 0, children=[keys, values])

@@ -1,6 +1,6 @@
-"""Arrow to UnsafeRows: from the leaves up, what each value takes; from the root down, where it goes and what it says.
+"""Writes Arrow as UnsafeRows: measures values from the leaves up, then places and writes them from the root down.
 
-At each node of the tree of types one compiled loop passes over all rows or elements.
+At each node of the tree of types, one compiled loop goes over all rows or elements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hdfsstore.codecs.row_plan import Node, plan
 from hdfsstore.errors import SchemaMismatchError
 
 _BINARY = plan(t.BinaryType(), "")
-# Arrow types that one may be cast from to another without another meaning.
+# A cast between Arrow types of one family keeps the meaning of values.
 _FAMILIES = (
     (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
@@ -32,9 +32,9 @@ _FAMILIES = (
 
 @dataclass
 class _Column:
-    """An Arrow array's buffers, in which its first value is number `first`, and the sizes of what is written.
+    """The buffers of an Arrow array, the index `first` of its first value in them, and the sizes of the written values.
 
-    values, offsets, sizes: pyarrow buffers, or None where the type has none.
+    values, offsets, sizes: pyarrow buffers, or None if the type has none.
     """
 
     node: Node
@@ -112,7 +112,7 @@ def _array_sizes(column: _Column, count: int, elements: _Column) -> pa.Buffer:
 
 
 def _write(column: _Column, out: pa.Buffer, places: pa.Buffer) -> None:
-    """Writes the values of a column that do not fit a slot to their places."""
+    """Writes the values of a column that do not fit into a slot to their places."""
     node, first = column.node, column.first
     match node.type:
         case t.StructType():
@@ -158,7 +158,7 @@ def _write_elements(column: _Column, elements: _Column, out: pa.Buffer, places: 
 
 
 def _conform(node: Node, array: Any) -> Any:
-    """The array, cast where its type is another one for the same; SchemaMismatchError where it is not."""
+    """The array, cast if its type differs but has the same meaning. Raises SchemaMismatchError."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     arrow = array.type

@@ -1,6 +1,6 @@
-"""JSON text byte for byte as Spark writes it: Jackson's, without spaces, characters as they are.
+"""Writes JSON byte for byte as Spark does with Jackson: without spaces, other than ASCII characters unescaped.
 
-Python differs from it in one point only: Jackson's escapes of control characters have upper-case digits.
+Python's json differs in one point: Jackson escapes control characters with upper-case digits.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import json
 import re
 from typing import Any
 
-# Two characters at a time, so that the second backslash of an escaped one starts nothing.
+# Matches an escaped backslash as a whole, so that its second half does not start an escape.
 _ESCAPE = re.compile(r"\\(?:u00[01][0-9a-f]|.)")
 
 
 def dump_json(value: Any) -> str:
-    """The text of a value made of dicts, lists, strings, integers, booleans and None."""
+    """Writes a value of dicts, lists, strings, integers, booleans and None."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text)

@@ -1,4 +1,6 @@
-"""Spark SQL's data types, from and to the JSON that Spark keeps in schema files.
+"""Parses and writes Spark SQL's data types in the JSON of schema files.
+
+PySpark's types are not used: reading needs no PySpark, and its parser refuses types that it does not know.
 
 The JSON is that of Spark's `DataType.json` (`sql/api/.../types/DataType.scala`). Types are matched by position, never
 by name: two fields of one struct may have the same name.
@@ -15,7 +17,7 @@ from typing import Any, ClassVar
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import SchemaMismatchError
 
-# Deeper types than people write; every walk over them is a recursion.
+# Deeper than the types that people write. Walks over types are recursive.
 MAX_DEPTH = 100
 COLLATIONS_KEY = "__COLLATIONS"
 DEFAULT_COLLATION = "UTF8_BINARY"
@@ -25,13 +27,13 @@ YEAR_MONTH_UNITS = ("year", "month")
 
 @dataclass(frozen=True)
 class DataType:
-    """Base of all types. `name` is Spark's name of a type without parameters."""
+    """The base of all types. `name` is Spark's name of a type without parameters."""
 
     name: ClassVar[str] = ""
 
     @property
     def json_value(self) -> Any:
-        """What `json.dumps` makes Spark's JSON of."""
+        """The object whose JSON is Spark's JSON of the type."""
         return self.name
 
 
@@ -144,7 +146,7 @@ class DecimalType(DataType):
 
 @dataclass(frozen=True)
 class TimeType(DataType):
-    """Time of day; stored as nanoseconds since midnight, whatever its precision."""
+    """Time of day, stored as nanoseconds since midnight in any precision."""
 
     precision: int = 6
 
@@ -234,7 +236,7 @@ class StructType(DataType):
 
 @dataclass(frozen=True)
 class UserDefinedType(DataType):
-    """A Scala, Java or Python user-defined type: stored, and shown in Arrow, as its `sql_type`."""
+    """A Scala, Java or Python user-defined type. Its values are stored, and read into Arrow, as its `sql_type`."""
 
     sql_type: DataType
     json: str
@@ -246,7 +248,7 @@ class UserDefinedType(DataType):
 
 @dataclass(frozen=True)
 class UnknownType(DataType):
-    """A type that this release does not know. A schema may hold it; decoding and encoding it are errors."""
+    """A type that this release does not know. A schema may have it, but its values cannot be decoded or encoded."""
 
     json: str
 
@@ -287,10 +289,9 @@ _PARAMETRIC: list[tuple[re.Pattern[str], Callable[..., DataType]]] = [
 
 
 def parse_type(value: str | Mapping[str, Any]) -> DataType:
-    """The type that a JSON text (`DataType.json` of Spark) or the object parsed from one describes.
+    """Parses a type from Spark's `DataType.json`, as text or as the object of its JSON.
 
-    A type that is not known becomes an UnknownType. Errors: SchemaMismatchError where the text is not the JSON of a
-    type at all.
+    An unknown type becomes an UnknownType. Errors: SchemaMismatchError if the text is not the JSON of a type.
     """
     try:
         if isinstance(value, str):
@@ -308,8 +309,12 @@ def to_json(type_: DataType) -> str:
 
 
 def _parse(value: Any, path: str, collations: Mapping[str, str], depth: int) -> DataType:
-    """`path` is the place inside the nearest struct field, by which Spark's field metadata names collations; `depth` is
-    how many more levels may be nested in this one."""
+    """Parses one type.
+
+    Args:
+        path: the place in the nearest struct field, which is the key of Spark's collation metadata.
+        depth: how many levels may still be nested.
+    """
     if depth == 0:
         raise RecursionError
     if isinstance(value, str):
@@ -352,7 +357,7 @@ def _parse_field(value: Mapping[str, Any], depth: int) -> StructField:
 
 
 def _plain_json(type_: DataType) -> Any:
-    """A type inside a struct field: its collation stands in the field's metadata instead."""
+    """The JSON of a type in a struct field; the field's metadata has the collation."""
     return "string" if isinstance(type_, StringType) else type_.json_value
 
 

@@ -1,4 +1,4 @@
-"""Spark's UnsafeRows to Arrow and back, a column at a time; cext/common/unsafe_layout.pxd has the layout."""
+"""Converts UnsafeRows to Arrow and back, a column at a time; cext/common/unsafe_layout.pxd has the layout."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hdfsstore.codecs.row_writer import write_rows
 
 
 class RowCodec:
-    """Decodes and encodes the rows of one schema. It holds no state: threads may share it.
+    """Decodes and encodes the rows of one schema. It has no state, so threads may share it.
 
-    Errors: UnsupportedTypeError if the schema has a type that is not known; it names the field's full path.
+    Errors: UnsupportedTypeError if the schema has an unknown type; it names the field's full path.
     """
 
     def __init__(self, struct_type: t.StructType) -> None:
@@ -26,12 +26,12 @@ class RowCodec:
         """Rows to Arrow.
 
         Args:
-            data: any C-contiguous bytes-like object of less than 2 GiB that the rows lie in.
+            data: a C-contiguous bytes-like object of less than 2 GiB that contains the rows.
             spans: one (offset, size) pair of native int32 for each row; size -1 is a null row.
 
-        Strings are taken as they are: neither Spark nor this function makes sure that they are valid UTF-8.
+        Neither Spark nor this function checks that strings are valid UTF-8.
 
-        Errors: SchemaMismatchError where a row is not one of this schema; its `offset` is that of the row, or of the
+        Errors: SchemaMismatchError if a row does not fit the schema; its `offset` is that of the row, or of the
         nested value, in `data`.
         """
         buffer = pa.py_buffer(data)
@@ -40,13 +40,13 @@ class RowCodec:
         return read_struct(self._root, buffer, spans)
 
     def encode(self, rows: pa.StructArray) -> pa.BinaryArray | pa.LargeBinaryArray:
-        """Arrow to rows: to the byte what Spark 4.3's UnsafeProjection writes.
+        """Arrow to rows, byte for byte as Spark 4.3's UnsafeProjection writes them.
 
         `rows` has the fields of `arrow_type`, matched by position; a null row becomes a null. Large, view and
         dictionary-encoded strings and binaries, decimals of other types, and times of other units are cast. The result
-        is a LargeBinaryArray where the rows together are longer than an int32 tells.
+        is a LargeBinaryArray if the rows together are 2 GiB or more.
 
-        Errors: SchemaMismatchError, naming the field, where a column has another type or a value does not fit: a
+        Errors: SchemaMismatchError, with the field's name, if a column has another type or a value does not fit: a
         decimal with too many digits, an interval with a fraction of a microsecond, a row of 2 GiB.
         """
         return write_rows(self._root, rows)

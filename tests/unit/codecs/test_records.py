@@ -108,7 +108,7 @@ def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch
 @pytest.mark.parametrize("size", [10, 500, 900, 980])
 def test_a_window_grows_for_a_record_as_far_as_is_allowed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(chunks, "MAX_WINDOW_BYTES", 1000)
+    monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 1000)
     records = [(b"first", b"x"), (b"large", bytes(size)), (b"last", None)]
     assert sum(window_sizes(encode(records))) == 3
     with pytest.raises(CorruptFileError, match="a record takes 1000 bytes or more"):
