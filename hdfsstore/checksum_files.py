@@ -1,4 +1,4 @@
-"""The checksums that may lie beside a file `name`, checked while the file is read from start to end.
+"""Checks a file `name` against the checksum files beside it, while it is read from start to end.
 
 `.name.crc`, written by Hadoop's local file systems (ChecksumFileSystem.java):
 
@@ -32,12 +32,12 @@ MAGIC = b"crc\0"
 
 
 class Check(Protocol):
-    """Watches the bytes of a file go by, in order, and raises CorruptFileError for what the checksum file denies."""
+    """Takes the bytes of a file in order, and raises CorruptFileError if a checksum does not match."""
 
     def update(self, data: memoryview) -> None: ...
 
     def finish(self) -> None:
-        """The file has ended."""
+        """Checks the end of the file."""
 
 
 def hadoop_name(name: str) -> str:
@@ -82,8 +82,8 @@ class _ChunkCheck:
         self._checksum_path = checksum_path
         self._chunk = chunk
         self._sums = sums
-        self._index = 0  # of the chunk under way
-        self._begun = 0  # bytes of it that went by
+        self._index = 0  # of the current chunk
+        self._begun = 0  # bytes of it so far
         self._crc = 0  # and their CRC
 
     def update(self, data: memoryview) -> None:

@@ -1,9 +1,9 @@
-"""What makes files of a local filesystem outlive a power cut: each is synced, and so is the folder that has its name.
+"""Makes files of a local filesystem survive a power cut, by syncs of each file and of the folder with its name.
 
     a new file        the file, before it takes its name; then its folder
     a new folder      the folder above it
 
-A rename or link without the first can survive as an empty file, or as one of the right length full of zeros.
+Without the sync of the file, its name can survive with an empty file, or one of the right length full of zeros.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import errno
 import os
 from pathlib import Path
 
-# Filesystems that cannot sync a folder: what is in it is as safe as they make it.
+# Errors of filesystems that cannot sync a folder. Its names are then as safe as the filesystem makes them.
 _CANNOT = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def sync_folder(path: Path) -> None:
-    """Puts the names in a folder on the disk, unless it may not be listed or its filesystem knows no such thing.
+    """Syncs the names in a folder to the disk, unless the folder may not be listed or its filesystem cannot do so.
 
     Raises:
-        OSError: the disk fails.
+        OSError: the disk failed.
     """
     if os.name != "posix":  # Windows opens no folders, and NTFS logs its names
         return
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # the right to write there is enough for a file
+    except PermissionError:  # to write a file, no right to list the folder is needed
         return
     try:
         os.fsync(folder)
@@ -38,7 +38,7 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder and those above it that are missing, and puts their names on the disk.
+    """Makes a folder and the missing ones above it, and syncs their names to the disk.
 
     Raises:
         OSError: one of them cannot be made.

@@ -1,4 +1,4 @@
-"""The typed errors. Each message names the file, the byte offset where there is one, and what to do next."""
+"""Defines the typed errors. Each message names the file, the byte offset if there is one, and a remedy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class StateStoreError(Exception):
     """Base of all errors that hdfsstore raises on purpose.
 
     Attributes:
-        path: the file or folder that the error is about, or None.
-        offset: the byte offset in that file, or None. In a compressed file it is the offset in the compressed bytes
-            where a compressed block is at fault, and the message says so where it counts decompressed bytes.
-        remedy: what the reader of the message can do next, or None.
+        path: the file or folder of the error, or None.
+        offset: the byte offset in that file, or None. If a compressed block is damaged, it counts compressed bytes; the
+            message says so if it counts decompressed bytes.
+        remedy: what the user can do next, or None.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class StateStoreError(Exception):
 
 
 class CorruptFileError(StateStoreError):
-    """The bytes of a file are not what its format, checksum or declared lengths say."""
+    """The bytes of a file do not match its format, checksum or declared lengths."""
 
 
 @contextmanager
 def remedied(remedy: str) -> Iterator[None]:
-    """Adds what to do next to the error of a damaged file that does not say so itself."""
+    """Adds a remedy to a CorruptFileError that has none."""
     try:
         yield
     except CorruptFileError as error:
@@ -49,15 +49,15 @@ def remedied(remedy: str) -> Iterator[None]:
 
 
 class SizeLimitError(StateStoreError):
-    """What was given is more than a table, a file or a row has room for; the message has the limit."""
+    """The data is larger than a table, a file or a row can be; the message has the limit."""
 
 
 class AddressSpaceError(StateStoreError):
-    """A local image cannot be mapped, as the process may not have so much address space (ulimit -v, RLIMIT_AS)."""
+    """A local image cannot be mapped: the limit of the process's address space is too low (ulimit -v, RLIMIT_AS)."""
 
 
 class UnsupportedVersionError(StateStoreError):
-    """A log or file was written in a newer format version than this release knows."""
+    """A log or file has a newer format version than this release knows."""
 
 
 class UnsupportedTypeError(StateStoreError):
@@ -65,15 +65,15 @@ class UnsupportedTypeError(StateStoreError):
 
 
 class SchemaMismatchError(StateStoreError):
-    """The rows do not fit the schema, or there is no schema for them; the message says what the rows look like."""
+    """The rows do not fit the schema, or have no schema; the message describes the rows."""
 
 
 class UnsupportedProviderError(StateStoreError):
-    """The checkpoint's state is kept by a provider that this release cannot read."""
+    """This release cannot read the state of the checkpoint's provider."""
 
 
 class UnsupportedQueryError(StateStoreError):
-    """A stateful query cannot run like this: the Spark release, kind of session, trigger, mode or plan is named."""
+    """A stateful query cannot run like this; the message names the Spark release, session, trigger, mode or plan."""
 
 
 class BatchNotAvailableError(StateStoreError):
@@ -81,32 +81,32 @@ class BatchNotAvailableError(StateStoreError):
 
 
 class MissingFileError(StateStoreError):
-    """A file that others depend on is not there, though files before and after it are."""
+    """A file that others need is missing, though files before and after it exist."""
 
 
 class CheckpointNotFoundError(StateStoreError):
-    """There is no checkpoint at the path, or it lacks the part that was asked for (operator, store, partition)."""
+    """There is no checkpoint at the path, or it has no such operator, store or partition."""
 
 
 class StateStoreClosedError(StateStoreError):
-    """The store was committed, aborted or closed: it is used once. Get another one from the provider."""
+    """The store was committed, aborted or closed. A store is used once: get another one from the provider."""
 
 
 class CheckpointIdMismatchError(StateStoreError):
-    """A unique id is not the one that the log, or the file, holds for that version; the message has both."""
+    """A unique id differs from the one in the log or in the file of that version; the message has both."""
 
 
 class BatchAlreadyLoggedError(StateStoreError):
-    """The log has an entry of that batch: entries are written once. Another run of the query may have written it."""
+    """The log already has an entry of the batch, which another run of the query may have written."""
 
 
 class LogMismatchError(StateStoreError):
-    """Spark's log of a query and ours tell of different batches: the query has run without us since."""
+    """Spark's log and that of hdfsstore have different batches: the query has run without hdfsstore since."""
 
 
 class ImageDamagedError(CorruptFileError):
-    """A block of a local image does not match its checksum: the image is dropped and built anew."""
+    """A block of a local image does not match its checksum. The image is dropped and built anew."""
 
 
 class UserFunctionError(StateStoreError):
-    """The user's stateful function raised: the message names the batch and the key or partition. `__cause__` has it."""
+    """The user's stateful function raised `__cause__`; the message names the batch and the key or partition."""

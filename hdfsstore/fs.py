@@ -1,4 +1,4 @@
-"""Where checkpoints lie: locations, folders, and files read with their checksum files' checks. publish.py writes."""
+"""Resolves locations of checkpoints, lists folders, and reads files with their checksums. publish.py writes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger("hdfsstore.fs")
 
 Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
 
-# Object stores answer each read with a request of its own.
+# Each read from an object store is a request, so this much is read ahead.
 _REMOTE_READ_AHEAD = 8 << 20
 _BLOCK = 1 << 16
-# A file of so many bytes is read at once: of a long chain of small deltas none takes a file descriptor.
+# A file of at most so many bytes is read at once, so that a long chain of small deltas needs no file descriptors.
 _SMALL = 1 << 16
 # A URI's scheme has two letters or more: C:\checkpoint is a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def resolve(location: Location) -> tuple[FileSystem, str]:
-    """The filesystem and the path on it.
+    """Returns the filesystem of a location, and the path on it.
 
     Args:
         location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (filesystem, path).
@@ -58,7 +58,7 @@ def resolve(location: Location) -> tuple[FileSystem, str]:
 
 def _from_uri(uri: str) -> tuple[FileSystem, str]:
     if uri.startswith("s3:") and "allow_delayed_open" not in uri:
-        try:  # a small file is then written by one request in the place of three
+        try:  # a small file is then written by one request instead of three
             filesystem, path = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
             return filesystem, path
         except pa.ArrowInvalid:
@@ -68,46 +68,46 @@ def _from_uri(uri: str) -> tuple[FileSystem, str]:
 
 
 def list_folder(fs: FileSystem, path: str) -> list[FileInfo]:
-    """The folder's entries by name; none where the folder does not exist."""
+    """The folder's entries, sorted by name; none if the folder does not exist."""
     with _typed_errors(path):
         return sorted(fs.get_file_info(FileSelector(path, allow_not_found=True)), key=lambda info: info.base_name)
 
 
 def file_types(fs: FileSystem, paths: list[str]) -> list[FileType]:
-    """What each path is; FileType.NotFound where there is nothing."""
+    """The type of each path; FileType.NotFound if it does not exist."""
     with _typed_errors(paths[0]):
         return [info.type for info in fs.get_file_info(paths)]
 
 
 def file_info(fs: FileSystem, path: str) -> FileInfo:
-    """What the filesystem says of a path; its type is FileType.NotFound where there is nothing."""
+    """The filesystem's information about a path; its type is FileType.NotFound if the path does not exist."""
     with _typed_errors(path):
         return fs.get_file_info([path])[0]
 
 
 def modified_at(fs: FileSystem, path: str) -> int:
-    """When the file was written, in nanoseconds since 1970; 0 where there is none, or the filesystem does not say."""
+    """The file's time in nanoseconds since 1970; 0 if there is no file, or the filesystem does not say."""
     return file_info(fs, path).mtime_ns or 0
 
 
 def open_input(fs: FileSystem, path: str, siblings: Collection[str] | None = None, size: int | None = None) -> Input:
-    """Opens a file for reading from its start, checked against `.name.crc` and `name.crc` where they exist.
+    """Opens a file for reading from its start. Reads are checked against `.name.crc` and `name.crc` if they exist.
 
     Args:
-        siblings: the names in the file's folder, where the caller has listed it; else the filesystem is asked.
-        size: the file's size, where the caller has listed it, else it is asked for as the file is opened. A small file
-            is held in memory and not kept open.
+        siblings: the names in the file's folder, if the caller has listed it; None: the filesystem is asked.
+        size: the file's size, if the caller has listed it; None: the filesystem is asked. A small file is read into
+            memory and not kept open.
 
     Raises:
         FileNotFoundError: there is no such file.
-        CorruptFileError: a checksum file makes no sense (what the file itself lacks, its readinto and finish say).
+        CorruptFileError: a checksum file makes no sense (readinto and finish raise it for the file itself).
         StateStoreError: any other error of the filesystem.
     """
     return Input(fs, path, _checksum_files_of(fs, path, siblings), size)
 
 
 def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> bytes:
-    """The whole file, checked as open_input does."""
+    """Reads the whole file, with the checks of open_input."""
     content = bytearray()
     block = bytearray(_BLOCK)
     with open_input(fs, path, siblings) as source:
@@ -117,10 +117,10 @@ def read_file(fs: FileSystem, path: str, siblings: Collection[str] | None = None
 
 
 class Input:
-    """A file read once from start to end, or again after rewind(); its bytes pass its checksum files' checks.
+    """A file that is read from start to end, and again after rewind(), and checked against its checksum files.
 
-    Reads go straight into the caller's buffer, so ask for large ones: each is a request to the filesystem. A chunk is
-    checked as soon as its last byte was read, the whole file at its end.
+    Each read goes into the caller's buffer and is a request to the filesystem, so use large buffers. A chunk is checked
+    when its last byte was read, and the whole file at its end.
     """
 
     def __init__(self, fs: FileSystem, path: str, checksums: list[_ChecksumFile], size: int | None = None) -> None:
@@ -133,10 +133,10 @@ class Input:
         self._checks = self._new_checks()
 
     def readinto(self, buffer: bytearray | memoryview | pa.Buffer) -> int:
-        """Fills the buffer with what follows. Returns the bytes read, fewer than asked for only at the file's end.
+        """Fills the buffer with the next bytes. Returns their number, which is smaller only at the file's end.
 
         Raises:
-            CorruptFileError: a checksum file says otherwise; offset is where the chunk at fault starts.
+            CorruptFileError: a checksum does not match; offset is the start of the damaged chunk.
             StateStoreError: the filesystem fails.
         """
         view = memoryview(buffer).cast("B")
@@ -153,7 +153,7 @@ class Input:
         return filled
 
     def finish(self) -> None:
-        """Reads what is left, so that every check is made, for a caller whose content ended before the file did."""
+        """Reads the rest, so that every check is made, if the caller's content has ended before the file."""
         if self._ended or not self._checks:
             return
         block = bytearray(_BLOCK)
@@ -161,7 +161,7 @@ class Input:
             pass
 
     def rewind(self) -> None:
-        """Back to the start; what is read from there is checked again."""
+        """Goes back to the start. The bytes are checked again."""
         with _typed_errors(self.path):
             if self._file.seekable():
                 self._file.seek(0)
@@ -172,7 +172,7 @@ class Input:
         self._checks = self._new_checks()
 
     def close(self) -> None:
-        """Closes the file, with no further check."""
+        """Closes the file without further checks."""
         self._file.close()
 
     def __enter__(self) -> Input:

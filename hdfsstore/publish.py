@@ -1,4 +1,4 @@
-"""Files appear under their names whole or not at all, and are removed together with their checksum files.
+"""Publishes files whole or not at all, and removes files together with their checksum files.
 
     filesystem                     how                                           overwrite=False
     local, HDFS, any other         .<name>.<uuid>.tmp in the same folder, then   local and HDFS: one of any number of
@@ -6,8 +6,8 @@
     S3, GCS, Azure                 one PUT of the whole content                  checked before: pyarrow has no PUT that
                                                                                  fails where there is an object
 
-What was published outlives the process, and on a local filesystem a power cut too (durable.py); HDFS and object stores
-have replicated a file once it is closed. The temporary names are Spark's (CheckpointFileManager.scala).
+A published file survives the end of the process and, on a local filesystem, a power cut (durable.py). HDFS and object
+stores have replicated a file when it is closed. The temporary names are Spark's (CheckpointFileManager.scala).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("hdfsstore.publish")
 
 Content: TypeAlias = "Buffer | Iterable[Buffer]"
 
-# What a writer leaves behind that was killed, Spark's and ours alike.
+# Names of files that a killed writer leaves behind, of Spark and of this package.
 TEMPORARY_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.tmp")
 
 _LOCAL = {"local", "file"}
@@ -54,21 +54,21 @@ _REMEDIES = {
 
 
 def publish(fs: FileSystem, path: str, content: Content, *, overwrite: bool, unique_name: bool = False) -> None:
-    """Writes a file that appears under its name whole, at once, or not at all; its folder is made where it is missing.
+    """Writes a file that appears under its name whole or not at all. Its folder is made if it is missing.
 
     After an error nothing is left, and what was under the name before is as it was (its checksum files may be gone:
     they are removed first, as they would deny the new content). Only where a local folder cannot be synced, at the very
     end, the new file is there, and an error says that it may not outlive a power cut.
 
     Args:
-        content: bytes, or pieces of them that are taken one by one; an object store gets them joined.
-        overwrite: replace what is there. That is atomic, but not on pyarrow's HadoopFileSystem: libhdfs has no rename
-            that replaces, and the old file is deleted just before the new one moves in.
-        unique_name: the name holds an id that was made for this file: nothing is looked for or removed, which on an
-            object store leaves one PUT.
+        content: bytes, or pieces that are taken one by one. An object store gets them joined.
+        overwrite: replaces an earlier file. This is atomic except on pyarrow's HadoopFileSystem: libhdfs has no rename
+            that replaces, so the old file is deleted just before the new one takes its name.
+        unique_name: the name has an id that was made for this file. Nothing is looked for or removed, so that an object
+            store gets a single PUT.
 
     Raises:
-        FileExistsError: not overwrite, and the name is taken. On an object store, on a local filesystem without hard
+        FileExistsError: the name is taken, without overwrite. On an object store, on a local filesystem without hard
             links, and on filesystems that only fsspec knows, a racer that comes between the check and the write is
             overwritten.
         StateStoreError: the filesystem fails (full, read-only, no rights, ...).
@@ -88,8 +88,8 @@ def remove(fs: FileSystem, paths: Iterable[str], names: Collection[str] | None =
     """Deletes files, each after its checksum files: the other way round, a kill could leave one without its file.
 
     Args:
-        paths: files; one that is not there is passed over.
-        names: the names in their folder, where the caller has listed it: what is not among them is not asked for.
+        paths: of the files. Missing ones are passed over.
+        names: the names in their folder, if the caller has listed it. Other names are not looked for.
 
     Raises:
         StateStoreError: the filesystem fails. The paths before that one are gone.
@@ -110,8 +110,8 @@ def _publish_local(path: Path, pieces: Iterable[Buffer], overwrite: bool, unique
         temporary = path.with_name(_temporary_name(path.name))
         try:
             _write_local(temporary, pieces)
-            # Before the file takes its name: a kill in between leaves the old file unchecked, which every reader takes.
-            # After it, a kill would leave the new file beside checksums that deny it.
+            # Removed before the file takes its name: a kill in between leaves the old file without checksums, which
+            # readers accept. Removed later, a kill would leave the new file beside checksums that do not match.
             for checksum_name in () if unique_name else _checksum_names(path.name):
                 path.with_name(checksum_name).unlink(missing_ok=True)
             if overwrite or unique_name:
@@ -139,7 +139,7 @@ def _write_local(path: Path, pieces: Iterable[Buffer]) -> None:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Renames, and fails where the name is taken."""
+    """Renames a file. FileExistsError: the name is taken."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -162,7 +162,7 @@ def _publish_renamed(fs: FileSystem, path: str, pieces: Iterable[Buffer], overwr
         if not overwrite and not unique_name and _is_there(fs, path):
             raise _exists(path)
         try:
-            # Leaving the `with` publishes what was written so far, hence the temporary name. Only bytes are fast.
+            # The end of the `with` publishes even a partial file, hence the temporary name. Only bytes are fast.
             with fs.open_output_stream(temporary, compression=None) as file:
                 for piece in pieces:
                     file.write(bytes(piece))
@@ -178,7 +178,7 @@ def _publish_renamed(fs: FileSystem, path: str, pieces: Iterable[Buffer], overwr
 
 
 def _move(fs: FileSystem, temporary: str, path: str) -> None:
-    """Renames, and fails where the name is taken."""
+    """Renames a file. FileExistsError: the name is taken."""
     try:
         fs.move(temporary, path)
     except OSError:
@@ -188,7 +188,7 @@ def _move(fs: FileSystem, temporary: str, path: str) -> None:
 
 
 def _replace(fs: FileSystem, temporary: str, path: str) -> None:
-    """Renames over what is there."""
+    """Renames a file over an earlier one."""
     try:
         if _kind(fs) in _HDFS and isinstance(fs, PyFileSystem):
             fs.handler.fs.mv(temporary, path, overwrite=True)  # hdfs-native's
@@ -238,7 +238,7 @@ def _delete(fs: FileSystem, path: str) -> None:
 
 
 def _try_to_delete(temporary: str | Path, fs: FileSystem | None = None) -> None:
-    """Clean-up after an error, which must not hide that error. What stays is a leftover that maintenance knows."""
+    """Cleans up after an error without hiding that error. Maintenance deletes a file that stays."""
     try:
         if fs is None:
             Path(temporary).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How a state store works: Spark's settings under Spark's names, and a few of ours."""
+"""Holds the settings of a state store: those of Spark under Spark's names, and a few of hdfsstore."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class StateStoreConf:
     Attributes:
         min_deltas_for_snapshot: a snapshot is due once more deltas than this follow the last one
             [spark.sql.streaming.stateStore.minDeltasForSnapshot].
-        min_versions_to_retain: how many versions can be gone back to [spark.sql.streaming.minBatchesToRetain].
-        max_versions_to_retain_in_memory: how many of them without reading a file
+        min_versions_to_retain: versions to which a query can go back [spark.sql.streaming.minBatchesToRetain].
+        max_versions_to_retain_in_memory: number of versions that need no read of a file
             [spark.sql.streaming.maxBatchesToRetainInMemory].
         compression_codec: lz4, zstd, snappy or lzf [spark.sql.streaming.stateStore.compression.codec].
         checkpoint_format_version: 2, unique ids and lineage; or 1, files that Spark's own store reads and continues
             [spark.sql.streaming.stateStore.checkpointFormatVersion, whose default in Spark is 1].
         row_checksum_enabled: whether each row carries a CRC-32C [spark.sql.streaming.stateStore.rowChecksum.enabled].
-        maintenance_interval: seconds between two runs of the background work, 0 for none: call do_maintenance
+        maintenance_interval: seconds between two maintenance runs; 0: only calls of do_maintenance run it
             [spark.sql.streaming.stateStore.maintenanceInterval].
         local_dir: folder for images, shared by the processes of a host; None: one for this user in the system's folder
             for temporary files; in queries on Spark, one for the application [spark.hdfsstore.localDir].
@@ -73,7 +73,7 @@ class StateStoreConf:
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, Any]) -> StateStoreConf:
-        """The settings that a mapping of Spark's conf names holds; other names in it are ignored.
+        """The settings in a mapping of Spark's conf names. Other names in it are ignored.
 
         Args:
             conf: for instance dict(spark.conf.getAll) or an offset log's conf. Values are strings as Spark has them

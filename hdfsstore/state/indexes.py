@@ -1,4 +1,4 @@
-"""What the images of a store are indexed by, besides the key."""
+"""Describes the indexes of a store's images, besides that of the key."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAX_COLUMNS = 64
 
 
 class Indexes(TypedDict):
-    """Arguments that all makers of images take.
+    """Arguments for everything that makes images.
 
     Attributes:
-        prefix: what prefix scans go by.
-        timeout_offset: of the long in a value that `expired` goes by.
+        prefix: layout of the key's prefix, for prefix_scan.
+        timeout_offset: byte offset of the timeout in the value, for `expired`.
     """
 
     prefix: PrefixPlan | None

@@ -1,4 +1,4 @@
-"""What maintenance has done, in numbers."""
+"""Counts the work of maintenance."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from hdfsstore.state.store_id import StateStoreId
 class MaintenanceMetrics:
     """Counters of one provider's maintenance since it was opened.
 
-    Only the thread that maintains it writes them, and commits the two that are theirs.
+    Only the thread of a maintenance run writes them; commits write the two of their own.
 
     Attributes:
-        snapshots_uploaded, snapshots_failed: snapshots; one that failed counts again at each try.
-        snapshot_bytes: compressed bytes of those uploaded.
-        snapshot_seconds: time they took, waiting for commits included.
-        last_snapshot: version of the newest one, -1 where there was none.
+        snapshots_uploaded, snapshots_failed: snapshots; each failed attempt counts.
+        snapshot_bytes: compressed bytes of the uploaded ones.
+        snapshot_seconds: time of the uploads, with waits for commits.
+        last_snapshot: version of the newest one; -1: none yet.
         images_built: new images in memory, with a snapshot or without.
-        image_seconds: time their merging took.
-        images_committed, image_commit_seconds: the same of those that commits made.
-        files_deleted: by the clean-up, checksum files not counted.
-        cleanups_failed: clean-ups, of the checkpoint or the local disk, that ended with an error, at each try.
+        image_seconds: time of their merges.
+        images_committed, image_commit_seconds: the same for images that commits have made.
+        files_deleted: files that the clean-up has deleted, without checksum files.
+        cleanups_failed: clean-ups of the checkpoint or the local disk that ended with an error.
         listings: of the store's folder.
         cleanups_put_off: clean-ups that deleted nothing because the oldest retained version was not certain.
-        runs_failed: runs in which any of it failed.
-        seconds_waited: time that the work waited to let commits pass.
+        runs_failed: maintenance runs with any failure.
+        seconds_waited: time that maintenance has waited for commits.
     """
 
     snapshots_uploaded: int = 0
@@ -46,7 +46,7 @@ class MaintenanceMetrics:
     seconds_waited: float = 0.0
 
     def named(self, store_id: StateStoreId) -> dict[str, int | float]:
-        """As a provider's metrics have them. The last snapshot's name is Spark's (StateStore.scala)."""
+        """By the names of a provider's metrics. The last snapshot's name is Spark's (StateStore.scala)."""
         return {
             "snapshotsUploaded": self.snapshots_uploaded,
             "snapshotsFailed": self.snapshots_failed,

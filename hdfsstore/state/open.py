@@ -26,26 +26,26 @@ def open_provider(
     num_cols_prefix_key: int = 0,
     timeout_offset: int | None = None,
 ) -> StateStoreProvider:
-    """Opens one partition of a store. Nothing is read or written in the checkpoint before a version is asked for.
+    """Opens one partition of a store. It reads and writes nothing in the checkpoint until a version is opened.
 
     Args:
-        store_id: which store and partition.
+        store_id: the store and partition.
         backend: "hdfs": deltas and snapshots, as Spark's HDFS-backed provider. "rocksdb": changelogs and zips, as
             Spark's RocksDB provider; it needs the extra `rocksdb`.
         conf: the settings; None: the defaults.
         key_schema, value_schema: of the rows that keys and values are: a pyarrow.Schema, or Spark's JSON of a struct.
             Only the calls with record batches need them.
-        num_cols_prefix_key: how many of the key's first columns prefix_scan finds rows by; 0: there is no prefix_scan.
+        num_cols_prefix_key: number of the key's first columns by which prefix_scan finds rows; 0: none.
         timeout_offset: the offset in a value of the column that holds the timeout, as a long: 8 for the first column,
             16 for the second, ...; of at most 64 columns. None: there is no `expired`.
 
     Raises:
         ValueError: there is no such backend, num_cols_prefix_key is not less than the number of the key's columns, or
             there is no column at timeout_offset.
-        SchemaMismatchError: a schema is none, num_cols_prefix_key is given without a key schema, or the column at
-            timeout_offset holds no longs.
+        SchemaMismatchError: a schema is not one of a struct, num_cols_prefix_key is given without a key schema, or the
+            column at timeout_offset holds no longs.
         UnsupportedProviderError: the backend has no such index.
-        StateStoreError: checkpoint_root is no place that pyarrow can open.
+        StateStoreError: pyarrow cannot open checkpoint_root.
     """
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend {backend!r}: it is one of {', '.join(BACKENDS)}")

@@ -1,4 +1,4 @@
-"""Runs pieces of work side by side, in threads: compressing, decompressing and decoding hold no interpreter lock."""
+"""Runs tasks in parallel threads. Compression, decompression and decoding do not hold the interpreter lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.1
 
 
 def run_all(tasks: Sequence[Callable[[], T]], threads: int) -> list[T]:
-    """The results of all tasks, in their order; the first error of any is raised."""
+    """The results of all tasks, in their order. Raises the first error."""
     if threads == 1 or len(tasks) < 2:
         return [task() for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks)), thread_name_prefix="hdfsstore") as pool:
@@ -24,7 +24,7 @@ def run_all(tasks: Sequence[Callable[[], T]], threads: int) -> list[T]:
 
 
 def stream_all(tasks: Sequence[Callable[[], Iterator[T]]], threads: int) -> Generator[T, None, None]:
-    """Yields what the tasks yield, as it comes; at most two items a thread are waiting at any time.
+    """Yields the items of all tasks as they come. At most two items for each thread wait at any time.
 
     Closing the iterator early ends the threads.
     """

@@ -1,4 +1,4 @@
-"""What every backend offers: a provider for one partition of a store, and stores that read or write one version of it.
+"""Declares the provider of one partition of a store, and the stores that read or write one of its versions.
 
 Spark's StateStoreProvider, StateStore and ReadStateStore (StateStore.scala), with Arrow beside the single keys.
 """
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StateStoreCheckpointInfo:
-    """What a task reports of its commit.
+    """The result of a commit, which a task reports.
 
     Attributes:
         partition_id: of the store.
-        version: the one that was written.
-        checkpoint_unique_id: of what was written; None in checkpoint format version 1.
-        base_checkpoint_unique_id: of the version that it was written on top of; None for version 0, and in version 1.
+        version: the new version.
+        checkpoint_unique_id: of the new version; None in checkpoint format version 1.
+        base_checkpoint_unique_id: of the version below it; None for version 0, and in checkpoint format version 1.
     """
 
     partition_id: int
@@ -47,10 +47,10 @@ class ReadStateStore(Protocol):
 
     @property
     def version(self) -> int:
-        """The version that is read, and that a commit builds on."""
+        """The version that is read, and on which a commit builds."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The key's value; None where it has none."""
+        """The key's value; None if the key is absent."""
 
     def get_many(self, keys: pa.BinaryArray | pa.LargeBinaryArray) -> pa.BinaryArray | pa.LargeBinaryArray:
         """The values of the keys, aligned, null where absent. `keys` must not hold nulls."""
@@ -59,38 +59,38 @@ class ReadStateStore(Protocol):
         """The values' columns for the keys' rows, aligned; every column is null where the key is absent."""
 
     def iterator(self) -> Iterator[tuple[bytes, bytes]]:
-        """Every key and value, in no order, as they are now: later updates do not show in it."""
+        """All keys and values as they are now, in no order. Later updates do not show."""
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every key, and its value, whose first num_cols_prefix_key columns are the row `prefix`."""
+        """All keys, with their values, whose first num_cols_prefix_key columns are the row `prefix`."""
 
     def expired(
         self, before: int, max_rows: int = 10_000
     ) -> Iterator[tuple[pa.BinaryArray | pa.LargeBinaryArray, pa.BinaryArray | pa.LargeBinaryArray]]:
-        """Every key, and its value, whose long at timeout_offset is less than `end`, as they are now.
+        """All keys, with their values, whose long at timeout_offset is less than `before`, as they are now.
 
-        In no order; later updates do not show. A long that is -1 or null is never due. It costs what it returns, not
-        what the store holds.
+        In no order. Later updates do not show. A key whose long is -1 or null never expires. The cost depends on the
+        number of these keys, not on the size of the store.
 
         Args:
-            max_rows: of a batch.
+            max_rows: most keys in one pair of arrays.
 
         Raises:
             ValueError: the provider was opened without an timeout_offset, or max_rows is less than 1.
         """
 
     def next_expiry(self) -> int | None:
-        """The least long at timeout_offset that any key has now, -1 and nulls aside; None: there is none."""
+        """The least long at timeout_offset of all keys now, without -1 and nulls; None: there is none."""
 
     def scan(self) -> Iterator[pa.RecordBatch]:
-        """What `iterator` gives, as record batches with the struct columns `key` and `value`."""
+        """The same keys and values as `iterator`, as record batches with the struct columns `key` and `value`."""
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
         """By Spark's names: numTotalStateRows, numUpdatedStateRows, numRemovedStateRows, memoryUsedBytes, ..."""
 
     def close(self) -> None:
-        """Releases what the store holds; a writable store that was not committed is aborted."""
+        """Releases the version. A writable store that was not committed is aborted."""
 
     def __enter__(self) -> ReadStateStore: ...
 
@@ -106,12 +106,12 @@ class StateStore(ReadStateStore, Protocol):
         """Sets the key's value."""
 
     def remove(self, key: bytes) -> None:
-        """Removes the key; one that is absent writes nothing."""
+        """Removes the key. An absent key writes nothing."""
 
     def put_many(
         self, keys: pa.BinaryArray | pa.LargeBinaryArray, values: pa.BinaryArray | pa.LargeBinaryArray
     ) -> None:
-        """Sets the values of the keys, in their order: of a key that is there twice the last holds. No nulls."""
+        """Sets the values of the keys, in their order: of a key that is there twice the last value counts. No nulls."""
 
     def remove_many(self, keys: pa.BinaryArray | pa.LargeBinaryArray) -> None:
         """Removes the keys."""
@@ -123,7 +123,7 @@ class StateStore(ReadStateStore, Protocol):
         """remove_many of rows."""
 
     def commit(self) -> StateStoreCheckpointInfo:
-        """Writes the next version, durable as far as the filesystem is, and ends the store."""
+        """Writes the next version, as durable as the filesystem allows, and ends the store."""
 
     def abort(self) -> None:
         """Drops the updates and ends the store."""
@@ -140,7 +140,7 @@ class StateStoreProvider(Protocol):
 
         Args:
             version: 0 is the empty store.
-            checkpoint_unique_id: that of the version, where it was written in checkpoint format version 2.
+            checkpoint_unique_id: of the version, if it was written in checkpoint format version 2.
 
         Raises:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
@@ -151,13 +151,13 @@ class StateStoreProvider(Protocol):
         """The same for reading only."""
 
     def do_maintenance(self) -> None:
-        """What the background thread does at each interval: snapshots, clean-up, metrics.
+        """Makes snapshots, cleans up and updates the metrics, as the background thread does at each interval.
 
-        What fails is logged, counted in the metrics, and tried again: nothing is raised.
+        A failure is logged, counted in the metrics and tried again. It raises nothing.
         """
 
     def release(self) -> None:
-        """Lets go of all versions in memory; the next one that is asked for is loaded. Stores go on with theirs."""
+        """Drops all cached versions. Open stores keep theirs."""
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
@@ -185,7 +185,7 @@ class PartitionReader(Protocol):
         """
 
     def stream(self, version: int, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
-        """The same in bounded memory. Files are checked before their first record is given."""
+        """The same in bounded memory. Each file is checked before its first record is yielded."""
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """Every update and removal of `versions`, in their order, as `convert` of a version and its chunks."""

@@ -1,4 +1,4 @@
-"""Rows on the way into a store and out of it: record batches by the key and value schemas to UnsafeRows and back."""
+"""Converts record batches to UnsafeRows of a store and back, by its key and value schemas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def struct_type(schema: Schema) -> t.StructType:
 
 
 def prefix_plan(key_type: t.StructType, num_columns: int) -> tuple[int, bytes]:
-    """How the first columns of a key are found in its row.
+    """The layout of the first columns of a key in its row.
 
     Args:
         num_columns: of the prefix, at least 1 and fewer than the key has.
@@ -53,14 +53,14 @@ def prefix_plan(key_type: t.StructType, num_columns: int) -> tuple[int, bytes]:
 
 
 def binary(rows: Any) -> BinaryRows:
-    """The argument, which has to be an array of bytes; TypeError."""
+    """Returns the argument. TypeError: it is not an array of bytes."""
     if not isinstance(rows, pa.BinaryArray | pa.LargeBinaryArray):
         raise TypeError(f"a pyarrow (large) binary array is needed, not {getattr(rows, 'type', type(rows).__name__)}")
     return rows
 
 
 class RecordLimit:
-    """Keeps out of a store what its own loads would refuse: keys and values of more than max_record_bytes."""
+    """Refuses keys and values of more than max_record_bytes, which the store could not load again."""
 
     def __init__(self, max_record_bytes: int) -> None:
         self._most = max_record_bytes
@@ -101,14 +101,14 @@ class BatchCodec:
         return self._known().arrow_type
 
     def encode(self, batch: pa.RecordBatch) -> BinaryRows:
-        """The rows of a batch with the schema's columns. TypeError: it is none, but a table, say."""
+        """The rows of a batch with the schema's columns. TypeError: it is not a batch, but a table for example."""
         self._known()
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a pyarrow.RecordBatch of {self._part}s is needed, not {type(batch).__name__}")
         return self.encode_structs(batch.to_struct_array())
 
     def encode_structs(self, rows: pa.StructArray) -> BinaryRows:
-        """The same of structs, which there may be several of without any column."""
+        """The same for structs. Unlike a batch, they may have rows without any column."""
         try:
             return self._known().encode(rows)
         except SchemaMismatchError as error:
@@ -122,7 +122,7 @@ class BatchCodec:
                 raise SizeLimitError(
                     f"{len(rows)} {self._part}s take 2 GiB or more", remedy="Ask for fewer rows at a time"
                 )
-            rows = pa.concat_arrays([rows]).cast(pa.binary())  # without what lies before a slice
+            rows = pa.concat_arrays([rows]).cast(pa.binary())  # drops the bytes before a slice
         data = rows.buffers()[2] or pa.py_buffer(b"")
         try:
             return codec.decode(data, _spans(rows))
@@ -130,7 +130,7 @@ class BatchCodec:
             raise self._mismatch(error) from error
 
     def decode_columns(self, rows: BinaryRows) -> pa.RecordBatch:
-        """The rows as a batch of the schema's columns, every one of them null where the row is."""
+        """The rows as a batch of the schema's columns. All columns are null where the row is null."""
         structs = self.decode(rows)
         fields = [field.with_nullable(True) for field in self.arrow_type]
         return pa.RecordBatch.from_arrays(structs.flatten(), schema=pa.schema(fields))
@@ -151,7 +151,7 @@ class BatchCodec:
 
 
 def _spans(rows: pa.BinaryArray) -> pa.Buffer:
-    """A pair of int32 for each row: where it begins in the data, and its size or -1 for a null."""
+    """A pair of int32 for each row: its offset in the data, and its size or -1 for a null."""
     sizes = pc.fill_null(pc.binary_length(rows), -1).cast(pa.int64())
     offsets = rows.buffers()[1]
     if offsets is None:  # of an empty array

@@ -1,4 +1,4 @@
-"""Which store: the coordinates that Spark gives to each state store of a query."""
+"""Identifies a state store of a query, as Spark does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives freed memory back to the system, which allocators otherwise keep for the process's next allocations."""
+"""Returns freed memory to the system, which allocators otherwise keep for later allocations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ctypes
 
 import pyarrow as pa
 
-# glibc has it; elsewhere nothing is known to be kept.
+# glibc has it. Other allocators are not known to keep memory.
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def trim_memory() -> None:
-    """To be called after much memory was freed; takes some milliseconds at most, without the GIL."""
+    """Call it after much memory was freed. It takes some milliseconds at most, without the interpreter lock."""
     pa.default_memory_pool().release_unused()
     if _trim is not None:
         _trim(0)

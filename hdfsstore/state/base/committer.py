@@ -124,7 +124,7 @@ class Committer(ABC, Generic[V, U]):
         if file_types(self._reader.fs, [self._reader.path(version_id, "snapshot")]) == [FileType.NotFound]:
             return False
         listing = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions)
-        return listing.rests_on_snapshot(version_id[0])
+        return listing.needs_snapshot(version_id[0])
 
     def _remove_other(self, version_id: VersionId, kind: FileKind) -> None:
         """Removes an earlier attempt's file of the version, which would be read instead of the new one."""

@@ -1,4 +1,4 @@
-"""What providers of every backend do alike."""
+"""Implements what providers of every backend share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
     constructor registers the provider for forks.
 
     Args:
-        counts: where the parts count what they do.
+        counts: counters of the parts.
 
     Attributes:
         id, conf: of the store.
@@ -110,7 +110,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._closed = True
         self._maintenance_run.stop()
         maintenance.forget(self)
-        self._let_go()
+        self._release_local()
         self.versions.clear()
 
     def __enter__(self: Self) -> Self:
@@ -125,7 +125,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         return f"{type(self).__name__}({self.id})"
 
     def write(self, base: V, updates: U) -> StateStoreCheckpointInfo:
-        """Writes and holds the version after `base`."""
+        """Writes and caches the version after `base`."""
         version, unique_id = self._committer.commit(base, updates)
         return StateStoreCheckpointInfo(self.id.partition_id, version, unique_id, base.id[1])
 
@@ -144,8 +144,8 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
     def _read_store(self, base: V) -> R:
         """A store that reads a version."""
 
-    def _let_go(self) -> None:
-        """Closes what is neither a version nor maintenance."""
+    def _release_local(self) -> None:
+        """Releases the provider's use of the local disk."""
 
     def _open(self, version: int, unique_id: str | None) -> V:
         if self._closed:
@@ -160,7 +160,7 @@ def _checked(version: int, unique_id: str | None) -> VersionId:
     if unique_id is not None and version == 0:
         raise CheckpointIdMismatchError(f"version 0 is the empty store: it has no id, but {unique_id!r} was given")
     if unique_id is not None and not UNIQUE_ID.fullmatch(unique_id):
-        raise ValueError(f"{unique_id!r} is no unique id of a checkpoint")
+        raise ValueError(f"{unique_id!r} is not a unique id of a checkpoint")
     return version, unique_id
 
 

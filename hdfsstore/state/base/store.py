@@ -1,4 +1,4 @@
-"""What stores of every backend do alike: record batches on top of bytes, metrics, and one use each."""
+"""Implements what stores of every backend share: record batches on top of bytes, metrics, and a single use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """What a store needs of the provider that opened it."""
+    """The parts of a provider that its stores need."""
 
     @property
     def id(self) -> StateStoreId: ...
@@ -40,7 +40,7 @@ class Owner(Protocol):
 
 
 class Updates(Protocol):
-    """A version and updates on top of it, in bytes: what a backend keeps of an open store."""
+    """A version and updates on top of it, in bytes: a backend's part of an open store."""
 
     @property
     def num_keys(self) -> int: ...
@@ -64,7 +64,7 @@ class Updates(Protocol):
     def remove_many(self, keys: BinaryRows) -> int: ...
 
     def scan(self) -> Iterator[tuple[BinaryRows, BinaryRows]]:
-        """Everything there is at the call: keys and their values, some at a time."""
+        """All keys and values at the time of the call, some at a time."""
 
     def prefix_scan(self, prefix: bytes) -> tuple[BinaryRows, BinaryRows]: ...
 
@@ -78,18 +78,18 @@ U = TypeVar("U", bound=Updates)
 
 
 class BaseReadStore(ABC, Generic[O, U]):
-    """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods.
+    """A version that is read; hdfsstore.state.protocols.ReadStateStore describes the methods.
 
     Args:
         version_id: the version.
-        transaction: what reads it.
+        transaction: reads it.
     """
 
     def __init__(self, owner: O, version_id: VersionId, transaction: U) -> None:
         self._owner = owner
         self._version = version_id[0]
         self._transaction = transaction
-        self._puts = self._removes = 0  # of transactions before this one, whose updates it has too
+        self._puts = self._removes = 0  # of earlier transactions, whose updates this one has, too
         self._final_metrics: dict[str, int | float] | None = None
 
     @property
@@ -135,7 +135,7 @@ class BaseReadStore(ABC, Generic[O, U]):
 
     @property
     def metrics(self) -> Mapping[str, int | float]:
-        """As hdfsstore.state.protocols says; after the end of the store what they were then."""
+        """As hdfsstore.state.protocols says. After the end of the store they no longer change."""
         return self._final_metrics if self._final_metrics is not None else self._metrics()
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class BaseReadStore(ABC, Generic[O, U]):
         return isinstance(self._transaction, _Ended)
 
     def _run(self, operation: Callable[[U], T]) -> T:
-        """What an operation on many rows returns."""
+        """Runs an operation on many rows as a call of the query."""
         with foreground:
             return operation(self._transaction)
 
@@ -187,7 +187,7 @@ class BaseReadStore(ABC, Generic[O, U]):
 
 
 class BaseStore(BaseReadStore[O, U]):
-    """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
+    """A version and updates on top of it; hdfsstore.state.protocols.StateStore describes the methods."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self._owner.limit.check(key, value)
@@ -239,7 +239,7 @@ class BaseStore(BaseReadStore[O, U]):
 
 
 class _Ended:
-    """What stands in the place of a transaction that is over."""
+    """Replaces a transaction that is over: every use of it raises StateStoreClosedError."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""Reads a store's files into memory: a delta as a layer, a snapshot as an image, records copied as they stand."""
+"""Reads a store's files into memory: a delta as a layer, a snapshot as an image. Records are copied as they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Delta:
     """A delta that was read.
 
     Attributes:
-        lineage: what its header says; empty without ids.
+        lineage: from its header; empty without ids.
         digest: of the file; None with an id.
     """
 
@@ -40,8 +40,8 @@ class Loaded:
     """A version that was read from its files.
 
     Attributes:
-        image, image_id, digest: the snapshot that it begins with, or the empty store.
-        deltas: what follows, oldest first.
+        image, image_id, digest: of its snapshot, or of the empty store.
+        deltas: those after the snapshot, oldest first.
         repaired: whether a damaged snapshot was passed over.
     """
 
@@ -68,7 +68,7 @@ class StoreReader(VersionReader):
         return Image.empty(row_checksums=self.format.row_checksums, **self._indexes)
 
     def version(self, version_id: VersionId) -> Loaded:
-        """A version, from the newest usable snapshot on.
+        """Reads a version, from the newest usable snapshot on.
 
         Raises:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
@@ -83,7 +83,7 @@ class StoreReader(VersionReader):
         return read_version(self.fs, self.folder, self.format, version_id, read)
 
     def delta(self, version_id: VersionId) -> Delta:
-        """One delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
+        """Reads one delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
         path = self.path(version_id, "delta")
         lineage: tuple[VersionId, ...] = ()
 

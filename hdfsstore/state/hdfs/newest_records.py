@@ -1,4 +1,4 @@
-"""Which records of a chain hold, where its files are read from the newest delta back to the snapshot."""
+"""Picks the newest record of each key while a chain is read from its newest delta back to its snapshot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class NewestRecords:
-    """Each key's newest record: give it the deltas of one version from the newest back, and then the snapshot.
+    """Each key's newest record. Takes the deltas of one version from the newest back, and then the snapshot.
 
-    Within a delta the last record of a key holds. So only at a delta's end it is known which do; a delta is read twice,
-    or it is taken that each of its keys is there once, as in those of most operators, until one comes again.
+    Within a delta the last record of a key counts, and only the delta's end shows which one that is. Therefore a delta
+    is read twice; or each of its keys is presumed to be there once, as with most operators, until one comes again.
     """
 
     def __init__(self, files: VersionFiles) -> None:
@@ -26,7 +26,7 @@ class NewestRecords:
         self._keys = KeySet()
 
     def by_delta(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
-        """What a delta decides; all that is handed on is certain. A delta of more than one chunk is read twice."""
+        """The newest records of a delta. A delta of more than one chunk is read twice before any record is yielded."""
         only: RecordChunk | None = None
         for chunk in self._noted(version_id, source):
             only = chunk if chunk.last and len(chunk) == self._keys.noted else None
@@ -37,7 +37,7 @@ class NewestRecords:
         self._keys.settle()
 
     def by_delta_at_once(self, version_id: VersionId, source: Input, convert: Callable[[RecordChunk], T]) -> list[T]:
-        """The same as `convert` of each chunk; read again only where a key is in two of them."""
+        """The same, as `convert` of each chunk. The delta is read again only if a key is in two chunks."""
         converted: list[T] = []
         for chunk in self._noted(version_id, source):
             if self._keys.superseded:
@@ -50,7 +50,7 @@ class NewestRecords:
         return converted
 
     def rest(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
-        """What a snapshot has of keys that no delta has."""
+        """The records of a snapshot whose keys are in no delta."""
         for chunk in self._files.chunks(source, version_id, "snapshot"):
             kept = self._keys.keep_absent(chunk.data, chunk.keys, chunk.values)
             if kept:

@@ -61,10 +61,10 @@ class HdfsPartitionReader:
 
         def read(files: VersionFiles, chain: Chain) -> list[T]:
             with ExitStack() as stack:
-                decided = NewestRecords(files)
+                newest = NewestRecords(files)
                 deltas, base = _opened(files, chain, stack)
-                loaded = [item for delta in deltas for item in decided.by_delta_at_once(*delta, convert)]
-                return loaded + [convert(chunk) for snapshot in base for chunk in decided.rest(*snapshot)]
+                loaded = [item for delta in deltas for item in newest.by_delta_at_once(*delta, convert)]
+                return loaded + [convert(chunk) for snapshot in base for chunk in newest.rest(*snapshot)]
 
         return self._read(version, read)
 
@@ -83,7 +83,7 @@ class HdfsPartitionReader:
             yield from map(convert, self._read(version, read))
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        """Every record of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
+        """All records of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
         return [
             item
             for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
@@ -98,7 +98,7 @@ class HdfsPartitionReader:
             found: list[T] = []
             for version in versions:
                 if (version, None) not in listing.deltas:
-                    listing.chain(version)  # Says why: not written yet, or removed by retention.
+                    listing.chain(version)  # raises the reason: not written yet, or removed by retention
                     raise BatchNotAvailableError(
                         f"there is no delta of version {version}, only a snapshot",
                         self._folder,
@@ -133,11 +133,11 @@ def _opened(files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[O
     return deltas, [(chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot"))))]
 
 
-def _chunks(decided: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:
+def _chunks(newest: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:
     for delta in deltas:
-        yield from decided.by_delta(*delta)
+        yield from newest.by_delta(*delta)
     for snapshot in base:
-        yield from decided.rest(*snapshot)
+        yield from newest.rest(*snapshot)
 
 
 def verify(files: VersionFiles, snapshot: VersionId) -> None:

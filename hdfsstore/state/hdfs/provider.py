@@ -1,6 +1,6 @@
 """Keeps a store's versions as deltas and snapshots in the checkpoint, as Spark's HDFS-backed provider does.
 
-HDFSBackedStateStoreProvider.scala; versions are layers of a map in memory in the place of copies.
+Spark's HDFSBackedStateStoreProvider.scala copies its map for each version; here versions are layers of one map.
 """
 
 from __future__ import annotations
@@ -107,13 +107,14 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         )
 
     def reload(self, version: HdfsVersion) -> HdfsVersion:
-        """The same version from the checkpoint's files, after its image was found damaged."""
+        """Loads a version whose image is damaged from the checkpoint's files."""
         return self._loader.reload(version)
 
     def drop_resident_pages(self) -> None:
         """Takes the pages of local images out of this process's memory, not out of the system's page cache.
 
-        What is read later is mapped again, a few microseconds for each 64 KiB. For processes that go on to other work.
+        For a process that goes on to other work. A page that is read later is mapped again, at a few microseconds for
+        each 64 KiB.
         """
         self.versions.drop_resident_pages()
 
@@ -123,12 +124,12 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
     def _read_store(self, base: HdfsVersion) -> HdfsReadStateStore:
         return HdfsReadStateStore(self, base)
 
-    def _let_go(self) -> None:
+    def _release_local(self) -> None:
         self.images.close()
 
 
 def query_id_of(fs: FileSystem, state_root: str) -> str | None:
-    """The id in `<checkpoint>/metadata`; None where there is none, as for a store without a query."""
+    """The query's id in `<checkpoint>/metadata`; None where there is none, as for a store without a query."""
     path = f"{state_root.rpartition('/')[0]}/metadata"
     try:
         return str(json.loads(read_file(fs, path, ()))["id"])
@@ -139,5 +140,5 @@ def query_id_of(fs: FileSystem, state_root: str) -> str | None:
         return None
 
 
-# What a row checksum adds to the size that a record declares.
+# Bytes that a row checksum adds to the size that a record declares.
 CHECKSUM_BYTES = 4

@@ -1,7 +1,7 @@
-"""One version of a store, open for reading or for updates: a transaction on a held version.
+"""Opens one version of a store for reading or for updates, as a transaction on a cached version.
 
-A damaged local image shows where it is touched. Every call then goes on with the version as the checkpoint's files have
-it, with the updates made so far, and the caller sees no more of it than a warning in the log.
+Damage of a local image shows when a block is touched. The call then loads the version from the checkpoint's files, adds
+the updates so far, and goes on. The caller sees no more of it than a warning in the log.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 
 class HdfsOwner(store.Owner, Protocol):
-    """What a store needs of the provider that opened it."""
+    """The parts of a provider that its stores need."""
 
     row_checksums: bool
 
     def reload(self, damaged: HdfsVersion) -> HdfsVersion:
-        """The same version from the checkpoint's files, as its image is damaged."""
+        """Loads a version whose image is damaged from the checkpoint's files."""
 
     def write(self, base: HdfsVersion, updates: Layer) -> StateStoreCheckpointInfo:
         """Writes the next version."""
 
 
 class HdfsReadStateStore(BaseReadStore[HdfsOwner, Transaction]):
-    """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
+    """A version that is read; hdfsstore.state.protocols.ReadStateStore describes the methods."""
 
     def __init__(self, owner: HdfsOwner, base: HdfsVersion) -> None:
         super().__init__(owner, base.id, base.tree.map.transaction(base.layer))
@@ -66,17 +66,17 @@ class HdfsReadStateStore(BaseReadStore[HdfsOwner, Transaction]):
 
     def _scan(self) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         def start(transaction: Transaction) -> Iterator[tuple[BinaryRows, BinaryRows]]:
-            # Damage half-way through would have to be repaired under the eyes of an iterator: look before.
+            # An iterator could not repair damage half-way through: therefore all blocks are verified before.
             self._base.tree.image.verify()
             return transaction.scan()
 
         return self._run(start)
 
     def _recover(self, error: ImageDamagedError, puts: int | None = None) -> None:
-        """Goes on with the base version from the checkpoint's files. An operation that failed is done once more.
+        """Goes on with the base version from the checkpoint's files. The caller then repeats its operation.
 
         Args:
-            puts: how many there were before that operation, if it may have begun.
+            puts: number of puts before that operation, if it may have begun.
         """
         damaged = self._transaction
         self._reload(error)
@@ -106,7 +106,7 @@ class HdfsReadStateStore(BaseReadStore[HdfsOwner, Transaction]):
 
 
 class HdfsStateStore(HdfsReadStateStore, BaseStore[HdfsOwner, Transaction]):
-    """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
+    """A version and updates on top of it; hdfsstore.state.protocols.StateStore describes the methods."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self._owner.limit.check(key, value)

@@ -1,12 +1,12 @@
-"""A store's versions as local images: what stands in an image's metadata, and when an image is trusted.
+"""Keeps a store's versions as local images, and decides by an image's metadata whether to trust it.
 
     {"lineage": [[<version>, "<id>" or null], ...],
      "run": null, or without a unique id
             ["<query's id>" or null, "delta" or "snapshot", <size>, <CRC-32C>, <modified>],
      "base": null, or [<version>, "snapshot", <size>, <CRC-32C>, <modified>]}
 
-Without a unique id (checkpoint format version 1) the name says nothing about the run: the query's id, the digest of the
-version's file and that of the snapshot below it do. That snapshot may be gone by now, as retention removes it.
+Without a unique id (checkpoint format version 1) the name does not identify the attempt. The query's id, the digest of
+the version's file and that of the snapshot below it do. Retention may have removed that snapshot by now.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger("hdfsstore.state.hdfs.version_images")
 
 
 class VersionImages:
-    """The local images of one store, as versions to hold. Threads may share it.
+    """The local images of one store, as versions. Threads may share it.
 
     Args:
-        read_query_id: the id of the query whose checkpoint it is, or None. It is called once, if at all.
-        counts: where hits are counted.
+        read_query_id: returns the id of the checkpoint's query, or None. It is called once at most.
+        counts: counts hits.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class VersionImages:
         self._counts = counts
 
     def names(self) -> list[VersionId]:
-        """The versions that have an image, which may turn out to be of no use."""
+        """The versions that have an image. The image may be unusable."""
         return self._images.names()
 
     def newest(self, candidates: Sequence[VersionId]) -> HdfsVersion | None:
-        """The newest of the candidates that has an image of this query's run. Others are deleted."""
+        """The newest of the candidates that has an image of the same attempt. Images of other attempts are deleted."""
         left = list(candidates)
         while left and (found := self._images.newest(left)) is not None:
             image, metadata, version_id = found
@@ -58,7 +58,7 @@ class VersionImages:
             if version is not None:
                 self._counts["localImageHitCount"] += 1
                 return version
-            log.info("%s: the local image of version %d is of another run", self._reader.folder, version_id[0])
+            log.info("%s: the local image of version %d is of another attempt", self._reader.folder, version_id[0])
             self._images.drop(*version_id)
             left.remove(version_id)
         return None
@@ -72,11 +72,11 @@ class VersionImages:
         before: VersionId | None = None,
         step: Step = no_step,
     ) -> Image | None:
-        """Keeps an image of a version; returns it mapped, or None where there is no place for it.
+        """Writes an image of a version, and returns it mapped; None if there is no room for it.
 
         Args:
-            base: version and digest of the snapshot without an id that it stands on, where that is known.
-            before: of which version the image is that stays too, in the place of the one that was used last.
+            base: version and digest of the snapshot without an id below it, if one is known.
+            before: the version whose image is also kept, instead of the most recently used one.
             step: called after each 256 KiB; it may raise.
         """
         metadata = {
@@ -86,14 +86,14 @@ class VersionImages:
         }
         mapped = self._images.write(*version.id, image, metadata, step=step)
         if mapped is not None:
-            # One more, for processes that are a batch behind, and for a batch that runs again.
+            # One more is kept for processes that are a batch behind, and for a batch that runs again.
             self._images.drop_others(*version.id, kept=1, first=before)
         return mapped
 
     def shared(
         self, version: HdfsVersion, base: tuple[int, FileDigest] | None, *, before: VersionId | None = None
     ) -> HdfsVersion:
-        """A version that is an image in memory, on a local one where there is a place for it, as all processes have it.
+        """Writes the image of a version in memory to the local disk, if there is room, and returns the version on it.
 
         Args:
             base, before: as `write` takes them.
@@ -102,12 +102,12 @@ class VersionImages:
         return version if mapped is None else replace(version, tree=LayerTree(mapped, version.id))
 
     def drop(self, version_id: VersionId) -> None:
-        """Deletes the image of a version, as it is damaged."""
+        """Deletes a damaged image."""
         self._counts["localImagesDamaged"] += 1
         self._images.drop(*version_id)
 
     def close(self) -> None:
-        """Ends the use of the images. Those that are mapped stay so."""
+        """Ends the use of the images. Mapped ones stay mapped."""
         self._images.close()
 
     @cached_property
@@ -121,7 +121,7 @@ class VersionImages:
             digest = None if run is None else FileDigest(*run[1:])
             base = metadata["base"]
             base_digest = None if base is None else FileDigest(*base[1:])
-        except (KeyError, TypeError, ValueError):  # another release's
+        except (KeyError, TypeError, ValueError):  # written by another release
             return None
         if image.row_checksums != self._reader.format.row_checksums:
             return None

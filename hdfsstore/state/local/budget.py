@@ -1,4 +1,4 @@
-"""How much images may take: a folder in memory has less room than one on a disk, and takes memory."""
+"""Limits the bytes of local images. A folder in memory gets less than one on a disk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 log = logging.getLogger("hdfsstore.state.local_budget")
 
 _MEMORY = ("tmpfs", "ramfs")
-# The share of a memory filesystem that images may take: it is for others too.
+# Images may take one part in so many of a memory filesystem, which is for others, too.
 _SHARE = 2
 _warned: set[int] = set()
 
 
 def budget(folder: int, max_bytes: int) -> int:
-    """What the images in an open folder may take: `max_bytes`, and in memory at most half of what the filesystem holds.
+    """The bytes that images in an open folder may take: `max_bytes`; in memory at most half of the filesystem's size.
 
-    There is a warning, once a process, where it is in memory.
+    If the folder is in memory, a process logs one warning.
     """
     device = os.fstat(folder).st_dev
     if not _is_memory(device):
@@ -37,16 +37,16 @@ def budget(folder: int, max_bytes: int) -> int:
 
 
 def is_in_memory(path: str) -> bool:
-    """Whether what is written into a folder takes memory and no disk."""
+    """Whether files in a folder take memory and not disk space."""
     return _is_memory(Path(path).stat().st_dev)
 
 
 def _is_memory(device: int) -> bool:
-    """Whether a device is that of a memory filesystem, by /proc/self/mountinfo: ids, device, ..., "-", type, ..."""
+    """Whether a device is a memory filesystem, by /proc/self/mountinfo: ids, device, ..., "-", type, ..."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return False
     for mount in mounts:
         fields, _, rest = mount.partition(" - ")

@@ -1,7 +1,7 @@
-"""What leaves the cache of images: the least recently used ones above its budget, ended queries, leftovers.
+"""Deletes images from the cache: the least recently used ones above its budget, those of ended queries, leftovers.
 
-Any image may be deleted at any time: a mapped file that is unlinked lives on, disk space and all, until the last
-process unmaps it, and one that is looked for and not there is built anew. Only names that the cache gives are touched.
+Any image may be deleted at any time. A mapped file that is unlinked keeps its disk space until the last process unmaps
+it, and a missing image is built anew. Only names that the cache gives are deleted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ IMAGE = re.compile(r"(\d+)(?:_([0-9A-Za-z-]+))?\.image")
 _CLEANING = "cleaning.lock"
 _STORE_FOLDER = re.compile(r"[0-9a-f]{32}")
 _LEFTOVER = re.compile(rf"({IMAGE.pattern})\.(?:lock|[0-9a-f]{{32}}\.tmp)")
-# The share of the time that a folder may lie unused: cleaning more often finds little.
+# A cleaning follows the last one after this part of the time that a folder may be unused. More often finds little.
 _CLEANINGS = 60
-# How long what was found below the folder is believed, and for how many processes the room that was left has to do.
+# Seconds for which a look at the folders is trusted, and number of processes that share the room it has found.
 _ROOM_SECONDS = 10.0
 _ROOM_SHARERS = 8
 
@@ -50,15 +50,15 @@ class _Room:
     left: int
 
 
-# What this process has found below a folder, by device, inode and budget.
+# The room that this process has found below a folder, by device, inode and budget.
 _rooms: dict[tuple[int, int, int], _Room] = {}
 
 
 def make_room(root: int, size: int, max_bytes: int) -> None:
-    """Deletes images where one more, of `size` bytes, would pass the budget.
+    """Deletes images if another one, of `size` bytes, would exceed the budget.
 
-    To look through the folders of hundreds of stores takes longer than to write a small image: what was found is good
-    for some seconds, and for a part of the room that there was, as other processes write too.
+    A look through the folders of hundreds of stores takes longer than the write of a small image. Its result is
+    therefore used for some seconds, and for a part of the room only, as other processes write, too.
     """
     info = os.fstat(root)
     key = info.st_dev, info.st_ino, max_bytes
@@ -71,9 +71,9 @@ def make_room(root: int, size: int, max_bytes: int) -> None:
 
 
 def evict(root: int, max_bytes: int) -> int:
-    """Deletes images until the rest, and what is being written, takes `max_bytes`. Returns the bytes of the rest.
+    """Deletes images until all files take at most `max_bytes`. Returns the bytes that are left.
 
-    The least recently used go first, and those of folders that nobody uses before all others.
+    Images of folders that nobody uses go first, then the least recently used ones.
     """
     entries = [entry for name in _store_folders(root) for entry in _entries(root, name)]
     taken = sum(entry.size for entry in entries)
@@ -88,12 +88,12 @@ def evict(root: int, max_bytes: int) -> int:
 
 
 def clean(root: int, unused_seconds: float, max_bytes: int) -> None:
-    """Deletes the folders that nobody used for so long, what killed builders left, and images above `max_bytes`.
+    """Deletes folders that nobody has used for so long, leftovers of killed builders, and images above `max_bytes`.
 
-    One process does it at a time, and not again before a 60th of that time has passed: the others return at once.
+    One process does it at a time, and again after a 60th of that time at the earliest. Other calls return at once.
     """
     last = stat_in(root, _CLEANING)
-    # A time that is yet to come is from before the clock was set back.
+    # A time in the future was set before the clock was set back.
     if last is not None and 0 <= time.time() - last.st_mtime < unused_seconds / _CLEANINGS:
         return
     lock = FileLock.alone(root, _CLEANING)
@@ -128,7 +128,7 @@ def _clean_folder(root: int, name: str, unused_seconds: float) -> None:
                 builder.remove(folder)
         lock = FileLock.alone(folder, IN_USE)
         if lock is None:
-            # Noted here, so that a store whose process is killed keeps its images for the whole time after.
+            # The folder is in use: note the time, so that its images are kept for that long after its process ends.
             os.utime(IN_USE, dir_fd=folder, follow_symlinks=False)
             return
         try:
@@ -149,7 +149,7 @@ def _delete_folder(root: int, name: str, folder: int, lock: FileLock) -> None:
     try:
         os.rmdir(name, dir_fd=root)
     except OSError as error:
-        # Whoever has opened the folder meanwhile has made its lock anew; or something lies in it that is not ours.
+        # Another process has opened the folder meanwhile and made a new lock, or the folder has files of others.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
             raise
 
@@ -159,7 +159,7 @@ def _store_folders(root: int) -> list[str]:
 
 
 def _entries(root: int, name: str) -> Iterator[_Entry]:
-    # The folder may be deleted at any moment by the process that cleans: then it takes nothing.
+    # The process that cleans may delete the folder at any moment: then it takes no bytes.
     with suppress(FileNotFoundError), _entered(root, name) as folder:
         if folder is None:
             return
@@ -175,7 +175,7 @@ def _entries(root: int, name: str) -> Iterator[_Entry]:
 
 @contextmanager
 def _entered(root: int, name: str) -> Iterator[int | None]:
-    """The folder of a store; None where somebody has just deleted it, or it is not one that the cache has made."""
+    """Opens the folder of a store; None if it was just deleted, or if the cache has not made it."""
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(open_folder(root, name))

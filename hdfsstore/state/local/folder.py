@@ -1,7 +1,7 @@
-"""Folders on a local disk that only this user may touch, opened so that no symlink leads anywhere else.
+"""Opens folders on a local disk that only this user may touch, and files in them, without following symlinks.
 
-A folder is opened anew for each use and handed on as a file descriptor: what is done in it goes by names relative to
-that, so nobody can put another folder in its place in between, and one that was deleted is made again at the next use.
+A folder is opened for each use and passed on as a file descriptor. File names are relative to it, so nobody can put
+another folder in its place meanwhile. A folder that was deleted is made again at the next use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Windows has no such flags, and no cache of images: root_path says so.
+# Windows has no such flags, and no cache of images: root_path raises there.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _OTHERS = 0o077
@@ -24,7 +24,7 @@ def root_path(local_dir: str | None) -> str:
     """The folder's absolute path; without one given, this user's below the system's folder for temporary files.
 
     Raises:
-        OSError: the system cannot do what is needed here (Windows), or has no such folder that can be written to.
+        OSError: the system cannot open files relative to a folder (Windows), or has no writable temporary folder.
     """
     if os.open not in os.supports_dir_fd:
         raise OSError(errno.ENOSYS, "this system does not open files relative to a folder", local_dir)
@@ -34,9 +34,9 @@ def root_path(local_dir: str | None) -> str:
 
 @contextmanager
 def open_root(path: str) -> Iterator[int]:
-    """The folder at an absolute path, made with mode 0700 where it is not there, as a file descriptor.
+    """The folder at an absolute path, as a file descriptor. It is made with mode 0700 if it is missing.
 
-    Folders above it may be symlinks; it may not.
+    Folders above it may be symlinks, but not the folder itself.
 
     Raises:
         OSError: it cannot be made or opened, is a symlink, belongs to another user, or others have rights in it.
@@ -49,13 +49,13 @@ def open_root(path: str) -> Iterator[int]:
 
 @contextmanager
 def open_folder(parent: int, name: str, *, make: bool = False) -> Iterator[int]:
-    """The folder `name` in the folder `parent`, as a file descriptor; made with mode 0700 where asked to.
+    """The folder `name` in the folder `parent`, as a file descriptor; with `make` made with mode 0700 if it is missing.
 
     Raises:
-        OSError: as open_root; FileNotFoundError where it is not there and not to be made.
+        OSError: as open_root; FileNotFoundError if it is missing and not made.
     """
     if make and stat_in(parent, name) is None:
-        with suppress(FileExistsError):  # somebody else was faster: checked like any other, once it is open
+        with suppress(FileExistsError):  # another process was faster; the folder is checked below
             os.mkdir(name, 0o700, dir_fd=parent)
     with _opened(name, parent) as folder:
         yield folder
@@ -72,7 +72,7 @@ def _opened(name: str, parent: int | None) -> Iterator[int]:
 
 
 def check_owner(info: os.stat_result, path: str) -> None:
-    """Raises PermissionError where a file or folder belongs to another user, or others have rights in it."""
+    """Raises PermissionError if a file or folder belongs to another user, or others have rights to it."""
     if info.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"it belongs to user {info.st_uid}, not to {os.geteuid()}", path)
     if info.st_mode & _OTHERS:
@@ -94,7 +94,7 @@ def names_in(folder: int) -> list[str]:
 
 
 def stat_in(folder: int, name: str) -> os.stat_result | None:
-    """What lies under a name, itself and not where it leads if it is a symlink; None where nothing does."""
+    """The status of a name, of the link itself if it is a symlink; None if there is no such name."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -102,10 +102,10 @@ def stat_in(folder: int, name: str) -> os.stat_result | None:
 
 
 def open_file(folder: int, name: str) -> int:
-    """Opens a file for reading; a pipe does not block, a symlink is not followed (ELOOP).
+    """Opens a file for reading. A pipe does not block, and a symlink is not followed (ELOOP).
 
     Raises:
-        OSError: as os.open; PermissionError where it belongs to another user or others have rights.
+        OSError: as os.open; PermissionError if it belongs to another user or others have rights.
         IsADirectoryError: it is no regular file.
     """
     file = os.open(name, os.O_RDONLY | _NO_LINK, dir_fd=folder)
@@ -121,17 +121,17 @@ def open_file(folder: int, name: str) -> int:
 
 
 def create_file(folder: int, name: str) -> int:
-    """Makes a file of mode 0600 that was not there before and opens it for writing."""
+    """Makes a new file of mode 0600, and opens it for writing."""
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder)
 
 
 def lock_file(folder: int, name: str) -> int:
-    """Opens a file that is only there to be locked, made where it is not there."""
+    """Opens a file that only serves as a lock; makes it if it is missing."""
     return os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600, dir_fd=folder)
 
 
 def remove_file(folder: int, name: str) -> bool:
-    """Unlinks a name, if it is there; of a symlink the link. Returns whether it was there."""
+    """Unlinks a name, if it exists; of a symlink, the link. Returns whether it existed."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
@@ -140,6 +140,6 @@ def remove_file(folder: int, name: str) -> bool:
 
 
 def write_all(file: int, data: memoryview) -> None:
-    """Writes all bytes, in as many calls as it takes."""
+    """Writes all bytes, with several calls if needed."""
     while data:
         data = data[os.write(file, data) :]

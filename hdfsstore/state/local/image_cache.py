@@ -1,15 +1,15 @@
-"""Images of stores' versions as files on a local disk: a cache that all processes of this user on a host share.
+"""Caches images of stores' versions as files on a local disk, for all processes of this user on a host.
 
     <root>/                          local_dir, or hdfsstore-<uid> in the system's folder for temporary files; mode 0700
       cleaning.lock                  held by the one process that cleans; its time is that of the last cleaning
       <32 hex digits>/               one store: SHA-256 of its id, cut
-        store.json                   which store, for whoever looks
+        store.json                   the store's id, for people
         in-use.lock                  held (shared) by every provider of the store; its time is when it last was
         <version>[_<id>].image       mode 0400; its time is that of its last use
         <image>.lock                 held by the image's one builder
         <image>.<32 hex digits>.tmp  being written
 
-Nothing here is needed: what cannot be read, written or trusted is done without, with a warning.
+The cache is optional: if a file cannot be read, written or trusted, a warning is logged and the store goes on without.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from hdfsstore.state.store_id import StateStoreId
 log = logging.getLogger("hdfsstore.state.local_images")
 
 _UNUSED_SECONDS = 3600.0
-# How long a provider waits for another process that is just deleting the folder.
+# Seconds for which a provider waits for another process that deletes the folder.
 _CLEANER_SECONDS = 2.0
-# How often a folder is made again that vanishes at once.
+# A folder that vanishes at once is made again at most this often.
 _ATTEMPTS = 10
 
 
@@ -58,8 +58,8 @@ class ImageCache:
     """The images of all stores below one folder.
 
     Args:
-        local_dir: the folder, only for this user (mode 0700; made where it is not there); None: one of its own.
-        max_bytes: what all images in it may take together; with 0 there is no folder.
+        local_dir: the folder, for this user only (mode 0700; made if it is missing); None: one of its own.
+        max_bytes: of all images in it together; with 0 there is no folder.
     """
 
     _warned: ClassVar[set[str]] = set()
@@ -69,17 +69,17 @@ class ImageCache:
         self.max_bytes = max_bytes
 
     def store(self, store_id: StateStoreId, indexes: Indexes | None = None) -> StoreImages:
-        """The images of one store. Close it: until then they count as used.
+        """The images of one store. They count as used until it is closed.
 
         Args:
-            indexes: of the images; one that was written without them is as good as none.
+            indexes: of the images; an image without them is not used.
         """
         return StoreImages(self, store_id, indexes or no_indexes())
 
     def clean(self, unused_seconds: float = _UNUSED_SECONDS) -> None:
-        """Deletes the images of stores that nobody used for so long, leftovers, and what is above the budget.
+        """Deletes images of stores that nobody has used for so long, leftovers, and images above the budget.
 
-        For maintenance, at each of its intervals: processes take turns, and what was just done is not done again.
+        Maintenance calls it at each interval. It does nothing if another process cleans, or has just cleaned.
         """
         try:
             with self.opened() as (_, root):
@@ -89,7 +89,7 @@ class ImageCache:
 
     @contextmanager
     def opened(self) -> Iterator[tuple[str, int]]:
-        """The folder's path and file descriptor; OSError where there is none that can be used and trusted."""
+        """The folder's path and file descriptor. OSError: the folder cannot be used or trusted."""
         if self.max_bytes == 0:
             raise OSError(errno.EDQUOT, "it may take 0 bytes", self._local_dir)
         path = root_path(self._local_dir)
@@ -97,7 +97,7 @@ class ImageCache:
             yield path, root
 
     def warn(self, error: OSError) -> None:
-        """Says that there is no cache, once a process for each reason, where there was to be one."""
+        """Logs that there is no cache, as a warning once for each reason in a process; not if max_bytes is 0."""
         if self.max_bytes == 0:
             return
         where = self._local_dir or "the system's folder for temporary files"
@@ -127,12 +127,13 @@ class StoreImages:
         self.names()  # from now on in use
 
     def newest(self, candidates: Iterable[VersionId]) -> tuple[Image, dict[str, Any], VersionId] | None:
-        """The image of the newest version among the given ones that has one, what `write` was told, and which it is.
+        """The newest image of the candidates: the image, the metadata from `write`, and the version. None: no image.
 
-        Only the header is verified, a block when it is touched. What is damaged or no image of this store is deleted.
+        Only the header is verified; a block is verified when it is touched. A damaged image, or one of another store,
+        is deleted.
 
         Raises:
-            AddressSpaceError: this process may not map it, and so could not load all of it into its memory either.
+            AddressSpaceError: this process may not map it. It could not load all of it into its memory either.
         """
         try:
             with self._entered() as (_, folder):
@@ -147,7 +148,7 @@ class StoreImages:
         return None
 
     def names(self) -> list[VersionId]:
-        """The versions that have an image, which may be damaged; oldest first."""
+        """The versions that have an image, oldest first. The image may be damaged."""
         try:
             with self._entered() as (_, folder):
                 versions = [version for version in map(version_of, names_in(folder)) if version is not None]
@@ -165,23 +166,23 @@ class StoreImages:
         wait_seconds: float = 0.0,
         step: Step = no_step,
     ) -> Image | None:
-        """Writes an image as the version's file, in place of one with other metadata, and maps it.
+        """Writes an image as the version's file, replacing one with other metadata, and maps it.
 
         Args:
             metadata: JSON values, which `newest` returns.
-            wait_seconds: how long to wait for another process or thread that is writing the same image.
-            step: called after each 256 KiB. Where it raises, nothing is left of what was written.
+            wait_seconds: time to wait for another process or thread that writes the same image.
+            step: called after each 256 KiB. If it raises, nothing is left of the file.
 
         Returns:
-            The mapped image that can replace the given one; None where it is larger than the cache may be, somebody
-            else is still writing it, or there is no disk for it.
+            The mapped image that can replace the given one; None if it is larger than the cache may be, if somebody
+            else still writes it, or if it cannot be written.
         """
         try:
             with self._entered() as (root, folder):
                 file = self._file((version, checkpoint_unique_id))
                 builder = FileLock.alone(folder, f"{file.name}.lock", wait_seconds)
                 if builder is None:
-                    log.info("%s: somebody else is writing it", file.path)
+                    log.info("%s: another process or thread writes it", file.path)
                     return None
                 try:
                     return self._built(root, folder, file, image, json.loads(json.dumps(dict(metadata))), step)
@@ -195,7 +196,7 @@ class StoreImages:
             return None
 
     def drop(self, version: int, checkpoint_unique_id: str | None) -> None:
-        """Deletes an image, as one that turned out to be damaged. Who has it mapped keeps it."""
+        """Deletes an image, which may be damaged. Processes that have mapped it keep it."""
         try:
             with self._entered() as (_, folder):
                 remove_file(folder, image_name((version, checkpoint_unique_id)))
@@ -205,10 +206,10 @@ class StoreImages:
     def drop_others(
         self, version: int, checkpoint_unique_id: str | None, kept: int, first: VersionId | None = None
     ) -> None:
-        """Deletes all images but this one and the `kept` that were used last. Who has one mapped keeps it.
+        """Deletes all images but this one and the `kept` most recently used ones. Mapped ones stay mapped.
 
         Args:
-            first: of which version the image is kept before others.
+            first: the version whose image is kept instead of more recently used ones.
         """
         try:
             with self._entered() as (_, folder):
@@ -217,7 +218,7 @@ class StoreImages:
             self._cache.warn(error)
 
     def close(self) -> None:
-        """Ends the use: the images may be deleted as those of an ended query. Who has one mapped keeps it."""
+        """Ends the use: the images may then be deleted as those of an ended query. Mapped ones stay mapped."""
         self._closed = True
         lock, self._in_use = self._in_use, None
         if lock is not None:
@@ -253,7 +254,7 @@ class StoreImages:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                # What this image is to replace may be what fills the disk.
+                # The images that this one replaces may fill the disk.
                 _drop_others(folder, file.name, 0)
                 file.write(folder, parts, step)
             found = file.open(folder)
@@ -261,7 +262,7 @@ class StoreImages:
 
     @contextmanager
     def _entered(self) -> Iterator[tuple[int, int]]:
-        """The cache's folder and the store's, which is in use from then on, as file descriptors."""
+        """The cache's folder and the store's as file descriptors. The store's is in use from then on."""
         if self._closed:
             raise StateStoreClosedError("the store's images were closed", self._path)
         with ExitStack() as stack:
@@ -278,17 +279,17 @@ class StoreImages:
             yield root, folder
 
     def _use(self, folder: int) -> None:
-        """Holds the folder's lock.
+        """Takes the folder's lock.
 
         Raises:
             FileNotFoundError: the folder was deleted since it was opened.
-            BlockingIOError: another process takes long to delete it.
+            BlockingIOError: another process still deletes it.
         """
         if self._in_use is not None and self._in_use.is_in(folder):
             return
         lock = FileLock.shared(folder, IN_USE, _CLEANER_SECONDS)
         if lock is None:
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process has not done deleting the store's images")
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process still deletes the store's images")
         lock.touch()
         self._in_use = lock
         if stat_in(folder, STORE_JSON) is None:

@@ -1,4 +1,4 @@
-"""The file of one image: how it is written, and what is asked of it before it is mapped."""
+"""Writes the file of one image, and checks it before it is mapped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if sys.platform != "win32":
 VersionId: TypeAlias = tuple[int, str | None]
 
 _SEALED = 0o400
-# What opening says of a name that is no file of ours: a symlink, another user's, without rights, a folder, a socket.
+# Errors for a name that is not a file of this cache: a symlink, another user's, without rights, a folder, a socket.
 _NOT_OURS = (errno.ELOOP, errno.EPERM, errno.EACCES, errno.EISDIR, errno.ENXIO)
 _REMEDY = "It is built anew"
 _PIECE = 1 << 18  # bytes that are written at a time
@@ -41,7 +41,7 @@ def image_name(version_id: VersionId) -> str:
     """`<version>[_<id>].image`.
 
     Raises:
-        ValueError: the id is none: it would not be a file's name, or not that of an image.
+        ValueError: the id cannot be part of an image's name.
     """
     version, unique_id = version_id
     name = f"{version}.image" if unique_id is None else f"{version}_{unique_id}.image"
@@ -51,15 +51,15 @@ def image_name(version_id: VersionId) -> str:
 
 
 def version_of(name: str) -> VersionId | None:
-    """The version that the image of that name has; None where it is no such name."""
+    """The version of the image of that name; None if it is not an image's name."""
     match = IMAGE.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 class ImageFile:
-    """A version's image in a store's folder, which every call is given as a file descriptor.
+    """A version's image in a store's folder. Every call takes the folder as a file descriptor.
 
-    The image's metadata is JSON that says whose it is, and holds what the writer wants to know again:
+    The image's metadata is JSON with its store and version, and the writer's own metadata:
 
         {"store":{"checkpoint_root":...,"operator_id":0,...},"version":12,"id":"..." or null,"metadata":{...}}
 
@@ -77,13 +77,13 @@ class ImageFile:
         self._indexes = indexes
 
     def open(self, folder: int) -> tuple[Image, dict[str, Any]] | None:
-        """The mapped image and its writer's metadata; None where there is none.
+        """The mapped image and its writer's metadata; None if there is no usable one.
 
-        What is there but damaged, of an unknown format or not this image is unlinked, with a warning; without one, what
-        lacks an index. Its blocks are verified as they are touched.
+        A file that is damaged, of an unknown format, or another image is unlinked with a warning. An image without the
+        index is unlinked without one. Blocks are verified when they are touched.
 
         Raises:
-            OSError: it cannot be opened or mapped, which says nothing of what it holds.
+            OSError: the file cannot be opened or mapped; its content may be sound.
         """
         try:
             found = self._opened(folder)
@@ -110,16 +110,16 @@ class ImageFile:
         return parts
 
     def write(self, folder: int, parts: Sequence[pa.Buffer], step: Step = no_step) -> None:
-        """Writes the file under a temporary name and gives it its own, in place of what has it.
+        """Writes the file under a temporary name and renames it, replacing an earlier file.
 
-        Never through a mapping: a full disk is then an error of a write and not the death of the process. Who has the
-        file that is replaced mapped keeps that one.
+        It never writes through a mapping: a full disk is then an error and does not kill the process. Processes that
+        have mapped the earlier file keep it.
 
         Args:
-            step: called after each 256 KiB. Where it raises, nothing is left of the file.
+            step: called after each 256 KiB. If it raises, nothing is left of the file.
 
         Raises:
-            OSError: there is no space, or no right to write; nothing is left of it.
+            OSError: there is no space, or no right to write. Nothing is left of the file.
         """
         temporary = f"{self.name}.{uuid.uuid4().hex}.tmp"
         file = create_file(folder, temporary)
@@ -145,13 +145,13 @@ class ImageFile:
                 raise CorruptFileError(f"its mode is {stat.S_IMODE(info.st_mode):04o}", self.path, remedy=_REMEDY)
             if info.st_size == 0:
                 raise CorruptFileError("it is empty", self.path, remedy=_REMEDY)
-            # From Python 3.13 on the mapping needs no file descriptor of its own.
+            # From Python 3.13 on a mapping needs no file descriptor.
             options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
             try:
                 mapped = mmap.mmap(file, info.st_size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, **options)
             except OSError as error:
                 raise self._unmapped(error, info.st_size) from error
-            # Only of a file's shared mapping is nothing lost with its pages.
+            # Pages of a shared mapping of a file can be dropped without loss.
             drop_pages = partial(mapped.madvise, mmap.MADV_DONTNEED)
             image = Image.open(pa.py_buffer(mapped), self.path, drop_pages=drop_pages)
             metadata = self._metadata(image)

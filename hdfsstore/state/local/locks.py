@@ -1,4 +1,4 @@
-"""Locks on files, which the system takes back from a process that ends in whatever way."""
+"""Locks files. The system releases the locks of a process that ends in any way."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _POLL_SECONDS = 0.01
 
 
 class FileLock:
-    """flock on a file: shared by several holders, or held by one alone.
+    """flock on a file, shared or exclusive.
 
-    A forked child has the parent's descriptors. A shared lock is then held until both have let go of it, as both use
-    what it stands for. An exclusive one stands for work that the child does not go on with: the child lets go at once.
+    A forked child has the parent's descriptors. Both use what a shared lock protects: it is held until both have
+    released it. A child does not go on with the work under an exclusive lock, and so releases it at once.
     """
 
     _exclusive: ClassVar[set[FileLock]] = set()
@@ -32,12 +32,12 @@ class FileLock:
 
     @classmethod
     def shared(cls, folder: int, name: str, wait_seconds: float) -> FileLock | None:
-        """A lock together with other holders; None where one alone keeps it for so long."""
+        """A shared lock; None if another holder has an exclusive one for so long."""
         return cls._take(folder, name, shared=True, wait_seconds=wait_seconds)
 
     @classmethod
     def alone(cls, folder: int, name: str, wait_seconds: float = 0.0) -> FileLock | None:
-        """The lock for this holder only; None where somebody else keeps it for so long."""
+        """An exclusive lock; None if another holder has the lock for so long."""
         lock = cls._take(folder, name, shared=False, wait_seconds=wait_seconds)
         if lock is not None:
             cls._exclusive.add(lock)
@@ -58,15 +58,15 @@ class FileLock:
                 continue
             if lock.is_in(folder):
                 return lock
-            lock.close()  # its last holder has removed the file since it was opened: nobody else would see this lock
+            lock.close()  # its last holder has removed the file meanwhile, so that nobody else would see this lock
 
     def is_in(self, folder: int) -> bool:
-        """Whether the file that is locked is the one that has the name in that folder."""
+        """Whether the locked file still has its name in that folder."""
         info = stat_in(folder, self.name)
         return info is not None and (info.st_dev, info.st_ino) == self._identity
 
     def touched(self) -> float:
-        """The file's time: when it was last taken, let go of, or seen in use, in seconds since 1970."""
+        """The file's time in seconds since 1970: when the lock was last taken, or seen in use."""
         return os.fstat(self._fd).st_mtime
 
     def touch(self) -> None:
@@ -74,14 +74,14 @@ class FileLock:
         os.utime(self._fd)
 
     def close(self) -> None:
-        """Lets go of the lock."""
+        """Releases the lock."""
         fd, self._fd = self._fd, -1
         self._exclusive.discard(self)
         if fd >= 0:
             os.close(fd)
 
     def remove(self, folder: int) -> None:
-        """Unlinks the file, which nobody else may hold, and lets go of the lock."""
+        """Unlinks the file and releases the lock, which nobody else may hold."""
         try:
             remove_file(folder, self.name)
         finally:

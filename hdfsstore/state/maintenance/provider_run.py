@@ -1,4 +1,4 @@
-"""One run of a provider's maintenance: snapshots, then the clean-up that they allow."""
+"""Runs a provider's maintenance: snapshots and images, then the clean-up of the checkpoint and the local disk."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ log = logging.getLogger("hdfsstore.state.provider_run")
 
 
 class Snapshots(Protocol):
-    """What makes snapshots."""
+    """Makes the snapshots of one provider."""
 
     def run(self, now: float, step: Callable[[], None], /) -> list[VersionId]:
-        """Writes those that are due; returns the versions that have one now. `step` is called between two chunks."""
+        """Writes the snapshots that are due, and returns their versions. `step` is called between two chunks."""
 
     def is_due(self) -> bool:
-        """Whether a run would write something for the version that the driver named last."""
+        """Whether a run would write something for the version that the driver asked for last."""
 
     def is_overdue(self) -> bool:
-        """Whether that should have been done long ago."""
+        """Whether it is due for so long that the next batch has to wait for it."""
 
 
 class MaintenanceRun:
-    """The maintenance of one provider. Threads share it: one runs, the others wait.
+    """The maintenance of one provider. Threads share it; one runs while the others wait.
 
     Args:
         versions: the cached ones.
-        clean: cleans what lies on the local disk.
-        wait: seconds for which what failed is put off, see Retries.
+        clean: cleans the local disk.
+        wait: seconds before failed work is tried again, see Retries.
 
     Attributes:
-        metrics: counts what is done.
+        metrics: counts the work.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class MaintenanceRun:
         self.after_fork()
 
     def stop(self) -> None:
-        """A run under way ends soon, and later ones do nothing."""
+        """Makes a run under way end soon, and later ones do nothing."""
         self._stopped = True
 
     def after_fork(self) -> None:
@@ -78,20 +78,21 @@ class MaintenanceRun:
         return self._one_run.locked()
 
     def is_due(self) -> bool:
-        """Whether a run should not wait for the interval's end. Costs microseconds."""
+        """Whether a run should start before the interval ends. Costs microseconds."""
         return not self._making.is_put_off and self._snapshots.is_due()
 
     def is_overdue(self) -> bool:
-        """Whether the next batch is to wait for a run. Costs microseconds."""
+        """Whether the next batch has to wait for a run. Costs microseconds."""
         return not self._making.is_put_off and self._snapshots.is_overdue()
 
     def run(self, now: float | None = None) -> None:
-        """Snapshots that are due, the clean-up, and the local disk's own.
+        """Makes the snapshots that are due, and cleans the checkpoint and the local disk.
 
-        What fails is logged, counted and tried again: queries go on without it. None of the three waits for another.
+        A failure is logged, counted and tried again, and queries go on. A failure of one of the three does not stop the
+        others.
 
         Args:
-            now: on time.monotonic; None: it is asked.
+            now: on time.monotonic; None: the current time.
         """
         with self._one_run:
             before = self.metrics.snapshots_failed, self.metrics.cleanups_failed
@@ -124,14 +125,14 @@ class MaintenanceRun:
 
 
 def _tried(retries: Retries, work: Callable[[], None]) -> bool:
-    """Does the work, unless it is put off. Returns whether it has not failed."""
+    """Does the work, unless it is put off. Returns False if it has failed."""
     if retries.is_put_off:
         return True
     try:
         work()
     except Stopped:
         raise
-    except Exception as error:  # noqa: BLE001  # it is logged there; whatever it is, the batch goes on
+    except Exception as error:  # noqa: BLE001  # `failed` logs it, and the batch goes on
         retries.failed(error)
         return False
     retries.succeeded()

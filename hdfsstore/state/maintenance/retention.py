@@ -1,25 +1,25 @@
 """Deletes the files that no retained version needs.
 
-With C the version that the driver named last (get_store's argument), R = C - min_versions_to_retain is the oldest
-version that is retained. Spark counts from the newest file (HDFSBackedStateStoreProvider.cleanup), which is C + 1 once
-the batch has written it, so what Spark keeps is kept here, one version longer. R is made up of its newest snapshot S
-at or below R and the deltas after it, all of them attempts that C is built on: R's chain.
+C is the version that the driver asked for last (get_store's argument), and R = C - min_versions_to_retain is the oldest
+retained version. Spark counts from the newest file (HDFSBackedStateStoreProvider.cleanup), which is C + 1 once the
+batch has written it. This keeps the same files, one version longer. R's chain is the newest snapshot S at or below R
+and the deltas after it; C is built on all of these attempts.
 
     version      of R's chain    any other attempt, either format    .<name>.<uuid>.tmp
     below S      deleted         deleted                             deleted
     S to R       kept            deleted: it has lost                deleted: its writer is gone
     above R      kept            kept                                kept
 
-Each goes with its checksum files, the oldest version first, so that what a crash leaves is whole from some version on.
-Names that are none of these are never touched. Where R's chain is not whole or not certain, nothing is deleted.
+Each file goes with its checksum files, and the oldest version goes first: after a crash, all versions from some one on
+are whole. Other names are never touched. If R's chain is incomplete or not certain, nothing is deleted.
 
-Why an executor that lost the partition cannot delete what the winner needs: it knows C from the driver, which names
-only versions that its log holds, and every later version is built on C. The chain of R that it keeps is therefore the
-winner's as well, and so are R's ancestors the only files between S and R that anybody may ask for; a version above R
-is built on R, hence on S, whatever older snapshot its lineage begins at. As it is called no more, its C stands still,
-and it deletes nothing newer. (An operator who sets a query back to an older batch makes the log say two things: that
-is why the C of the last call counts, not the greatest, and why the query has to be stopped first.) In V1 two attempts
-share a name, and only the first half holds: nobody's retained version begins below S.
+An executor that lost the partition cannot delete files that the new owner needs. It knows C from the driver, which asks
+only for versions that its log holds, and every later version is built on C. So the chain of R that it keeps is also the
+new owner's, and nobody needs other files between S and R. A version above R is built on R and so on S, even if its
+lineage begins at an older snapshot. The executor gets no more calls: its last known version no longer advances, and it
+deletes nothing newer. If an operator sets a query back to an older batch, the log names an older version than before.
+Therefore the C of the last call counts, not the greatest one, and the query has to be stopped first. In format version
+1 attempts share a name, and only this holds: nobody's retained version needs a file below S.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ log = logging.getLogger("hdfsstore.state.retention")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STATE_FILE = re.compile(rf"([1-9][0-9]*)(?:_({_UUID}))?\.([a-z]+)")
 _CHECKSUM_FILE = ".crc"
-# With unique ids the folder is listed once a tenth of the retained versions has passed.
+# With unique ids the folder is listed so many times while min_versions_to_retain versions pass.
 _LISTINGS = 10
 
 
 class Owned(NamedTuple):
-    """A file of the store: what a name in its folder means, checksum files counting as part of their file."""
+    """A file of the store, by its name in the folder. A checksum file counts as part of its file."""
 
     name: str  # of the file itself
     id: VersionId
@@ -57,25 +57,25 @@ class Owned(NamedTuple):
 
 
 class Unresolved(Exception):
-    """The oldest retained version's chain is not whole, or not certain."""
+    """The oldest retained version's chain is incomplete, or not certain."""
 
 
 class Ancestry:
-    """Which attempt of each version the confirmed one is built on, from lineages.
+    """Tells on which attempt of each version the driver's version is built, from lineages.
 
     Args:
-        read_lineage: the lineage of a version, oldest first; empty where the version before has no id;
-            FileNotFoundError where it cannot be told.
+        read_lineage: reads the lineage of a version, oldest first; empty if the version before has no id;
+            FileNotFoundError if there is none to read.
     """
 
     def __init__(self, read_lineage: Callable[[VersionId], Sequence[VersionId]]) -> None:
         self._read_lineage = read_lineage
         self._ids: dict[int, str] = {}
-        self._begin = 0  # the oldest version in it, all newer ones up to the driver_version are there
+        self._begin = 0  # the oldest known version; all newer ones up to the driver's version are known
         self._switched = False  # whether the versions before that are of format version 1
 
     def advance(self, driver_version: VersionId, lineage: Sequence[VersionId]) -> None:
-        """The driver has named a version, which is built on `lineage`: consecutive versions before it, oldest first."""
+        """Notes the driver's version and its `lineage`: consecutive versions before it, oldest first."""
         version, unique_id = driver_version
         if unique_id is None:
             self._ids, self._begin, self._switched = {}, version + 1, True
@@ -89,17 +89,17 @@ class Ancestry:
         self._ids = kept | newer
 
     def forget(self, below: int) -> None:
-        """Versions before `below` will not be asked for again."""
+        """Drops the versions before `below`, which nobody will ask for again."""
         if self._begin < below <= max(self._ids, default=0):
             self._ids = {version: item for version, item in self._ids.items() if version >= below}
             self._begin, self._switched = below, False
 
     def items(self) -> Iterable[VersionId]:
-        """What is known, without reading."""
+        """The known versions, without reading."""
         return self._ids.items()
 
     def id_of(self, version: int) -> str | None:
-        """The id of the attempt; None where it was written in format version 1."""
+        """The id of the attempt; None if it was written in format version 1."""
         while version < self._begin and not self._switched:
             first = self._begin, self._ids[self._begin]
             try:
@@ -122,11 +122,11 @@ class Retention:
     Args:
         fs, folder: where the files are.
         keep: min_versions_to_retain.
-        read_lineage: the lineage in the header of a version's delta, oldest first; FileNotFoundError where there is no
-            such delta.
-        verify: reads a snapshot to its end and raises CorruptFileError where it is damaged: one that another process
-            wrote is not relied on before that.
-        metrics: counts what is done.
+        read_lineage: reads the lineage in the header of a version's delta, oldest first; FileNotFoundError if there is
+            no such delta.
+        verify: reads a snapshot to its end; CorruptFileError if it is damaged. A snapshot of another process is
+            verified before files are deleted that it replaces.
+        metrics: counts the work.
         extensions: of the files' names.
     """
 
@@ -148,43 +148,43 @@ class Retention:
         self._metrics = metrics
         self._read_lineage = read_lineage
         self._ancestry = Ancestry(self._lineage)
-        self._names: set[str] = set()  # in the folder, as far as it is known
+        self._names: set[str] = set()  # the known names in the folder
         self._listed: int | None = None  # R at the last listing
-        self._done: int | None = None  # R at the last run that ended
-        self._sound: set[VersionId] = set()  # snapshots that were written by us, or read to the end
-        self._said = ""
+        self._done: int | None = None  # R at the last complete run
+        self._sound: set[VersionId] = set()  # snapshots that this provider wrote, or has verified
+        self._last_warning = ""
 
     def note_snapshot(self, version_id: VersionId) -> None:
-        """This provider has uploaded a snapshot."""
+        """Notes that this provider has uploaded a snapshot."""
         self._names.add(self._name(version_id, "snapshot"))
         self._sound.add(version_id)
 
     def run(
         self, driver_version: VersionId, lineage: Sequence[VersionId], step: Callable[[], None] = lambda: None
     ) -> None:
-        """Deletes what the versions from R on do not need.
+        """Deletes the files that the versions from R on do not need.
 
         Args:
-            driver_version: the version that the driver named last.
-            lineage: what it is built on, as far as that is known: consecutive versions with ids, oldest first.
+            driver_version: C, the version that the driver asked for last.
+            lineage: of C, as far as it is known: consecutive versions with ids, oldest first.
             step: called between two files.
 
         Raises:
-            StateStoreError: the filesystem fails. The next run goes on where this one stopped.
+            StateStoreError: the filesystem failed. The next run goes on where this one stopped.
         """
         self._ancestry.advance(driver_version, lineage)
         oldest = driver_version[0] - self._keep
         if oldest <= 0 or oldest == self._done:
             return
-        self._look(oldest, driver_version)
+        self._update_names(oldest, driver_version)
         files = [file for file in map(self._owned, self._names) if file is not None]
         try:
             base, chain = self._chain(oldest, files)
         except Unresolved as why:
             self._metrics.cleanups_put_off += 1
-            if self._said != str(why):
+            if self._last_warning != str(why):
                 log.warning("%s: nothing is deleted, as version %d is not certain: %s", self.folder, oldest, why)
-                self._said = str(why)
+                self._last_warning = str(why)
         else:
             self._delete(obsolete(files, base, chain, oldest), step)
             self._ancestry.forget(base)
@@ -199,7 +199,7 @@ class Retention:
                 return ()  # written instead of a delta, after versions without ids
             raise
 
-    def _look(self, oldest: int, driver_version: VersionId) -> None:
+    def _update_names(self, oldest: int, driver_version: VersionId) -> None:
         every = 1 if driver_version[1] is None else max(1, self._keep // _LISTINGS)
         if self._listed is None or not 0 <= oldest - self._listed < every:
             self._names = {i.base_name for i in list_folder(self._fs, self.folder) if i.type == FileType.File}
@@ -209,7 +209,7 @@ class Retention:
             self._names.update(self._name(item, "delta") for item in self._ancestry.items())
 
     def _chain(self, oldest: int, files: Collection[Owned]) -> tuple[int, set[VersionId]]:
-        """The version that the chain of `oldest` begins at, 0 for the empty store, and the attempts in it."""
+        """The first version of the chain of `oldest`, 0 for the empty store, and the attempts in the chain."""
         there = {(file.id, file.kind) for file in files if not file.temporary and file.name in self._names}
         chain: set[VersionId] = set()
         base = 0
@@ -218,12 +218,12 @@ class Retention:
             chain.add(item)
             if (item, "snapshot") in there:
                 base = version
-                self._rely_on(item)
+                self._verify_once(item)
                 break
             if (item, "delta") not in there:
                 raise Unresolved(f"{self._name(item, 'delta')} is missing")
         if any(unique_id is None for _, unique_id in chain):
-            # Written in format version 1 as far as one can see: an id of any of these versions could be the right one.
+            # They seem to be of format version 1. A file with an id of one of these versions could be right, too.
             other = next((file.name for file in files if file.id[1] and base <= file.id[0] <= oldest), None)
             if other is not None:
                 raise Unresolved(f"{other} has an id, and no lineage at hand tells whether it won")
@@ -235,7 +235,7 @@ class Retention:
     def _owned(self, name: str) -> Owned | None:
         return owned(name, self._extensions)
 
-    def _rely_on(self, snapshot: VersionId) -> None:
+    def _verify_once(self, snapshot: VersionId) -> None:
         if snapshot in self._sound:
             return
         try:
@@ -258,12 +258,12 @@ class Retention:
 
 
 def obsolete(files: Iterable[Owned], base: int, chain: Collection[VersionId], oldest: int) -> list[str]:
-    """The names of the files to delete, the oldest version first, as the table above says.
+    """The names of the files to delete, the oldest version first, by the table above.
 
     Args:
-        files: what is in the folder.
-        base: S, the version of the snapshot; 0 where the chain begins at the empty store.
-        chain: the attempts of the versions S to R that R is made of.
+        files: those in the folder.
+        base: S, the version of the snapshot; 0 if the chain begins at the empty store.
+        chain: the attempts in R's chain.
         oldest: R.
     """
     doomed = {
@@ -275,7 +275,7 @@ def obsolete(files: Iterable[Owned], base: int, chain: Collection[VersionId], ol
 
 
 def owned(name: str, extensions: Extensions = DELTA_FILES) -> Owned | None:
-    """What a name in a store's folder means; None where it is not a store's."""
+    """The file of a store that has this name; None if a store has no such name."""
     for base in _bases(name):
         if (match := _STATE_FILE.fullmatch(base)) and match[3] in extensions:
             kind: FileKind = "delta" if match[3] == extensions.delta else "snapshot"
@@ -286,7 +286,7 @@ def owned(name: str, extensions: Extensions = DELTA_FILES) -> Owned | None:
 
 
 def _bases(name: str) -> Iterable[str]:
-    """The name itself, and where it could be that of a checksum file, the file that it lies beside."""
+    """The name itself; and, if it could be a checksum file's, the name of the file beside it."""
     yield name
     if name.endswith(_CHECKSUM_FILE):
         stem = name.removesuffix(_CHECKSUM_FILE)

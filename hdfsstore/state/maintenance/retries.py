@@ -1,4 +1,4 @@
-"""Work that batches can do without and that may fail: what is said of it, and when it is tried again."""
+"""Logs failures of background work, and decides when the work is tried again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 import time
 from collections.abc import Hashable
 
-# Work that goes on failing is put off for at most so many times as long as after its first failure.
+# The wait after a failure grows to at most this multiple of the first one.
 _MOST_WAITS = 16
-# Names, versions, ids and times of an error without a number: the same cause gives others each time.
+# Words with digits in an error: names, versions, ids and times, which differ each time for the same cause.
 _PARTICULARS = re.compile(r"\S*\d\S*")
 
 
 class Retries:
-    """One kind of work of one provider, which is tried again after it failed. One thread at a time.
+    """One kind of work of one provider, which is tried again after a failure. One thread at a time.
 
-    Each cause is warned of once, and again only where the work has succeeded in between.
+    Each cause gets one warning, and another one only after the work has succeeded in between.
 
     Args:
         log: of the module that does the work.
-        what: is not done, for log lines, such as "file:///cp/state/0/0: nothing is deleted".
-        wait: seconds for which it is put off once it has failed, twice as long after each further failure, up to 16
+        what: the consequence of a failure for log lines, such as "file:///cp/state/0/0: nothing is deleted".
+        wait: seconds before it is tried again after the first failure. They double with each further failure, up to 16
             times as long. 0: it is tried at each call.
     """
 
@@ -39,10 +39,10 @@ class Retries:
         return self._failures > 0 and time.monotonic() < self._put_off_until
 
     def failed(self, error: BaseException, what: str | None = None) -> None:
-        """The work was tried in vain.
+        """Notes and logs that the work has failed.
 
         Args:
-            what: is not done, where that differs from try to try.
+            what: the consequence, if it differs from failure to failure.
         """
         self._put_off_until = time.monotonic() + self._wait * min(_MOST_WAITS, 2**self._failures)
         self._failures += 1
@@ -54,7 +54,7 @@ class Retries:
             self._log.warning("%s; it is tried again: %s", what or self._what, error, exc_info=error)
 
     def succeeded(self) -> None:
-        """The work was done."""
+        """Notes that the work has succeeded."""
         if self._failures:
             self._log.info("%s: it works again, after %d failed tries", self._what, self._failures)
             self._failures = 0

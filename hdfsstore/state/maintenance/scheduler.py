@@ -1,7 +1,7 @@
-"""The background work of all providers of a process, of any backend, in one daemon thread.
+"""Runs the background work of all providers of a process, of any backend, in one daemon thread.
 
-Spark's MaintenanceTask (StateStore.scala) has a pool; here the work runs without the interpreter lock in short windows,
-and one thread, which a second one helps while a snapshot is written, keeps it from taking all cores.
+Spark's MaintenanceTask (StateStore.scala) has a pool. Here the work runs in short steps without the interpreter lock,
+and one thread keeps it from taking all cores; a second one helps while a snapshot is written.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hdfsstore.state.store_id import StateStoreId
 
 log = logging.getLogger("hdfsstore.state.maintenance")
 
-# How long a provider's close waits (seconds) for a run that is under way. A run looks between two windows, of
-# milliseconds each, whether it is to end; only a filesystem that hangs takes longer.
+# Seconds for which a provider's close waits for a run under way. A run checks between two steps, of milliseconds each,
+# whether it is to end; only a filesystem that hangs takes longer.
 CLOSE_TIMEOUT = 30.0
-# The same where the process ends.
+# The same when the process ends.
 _EXIT_TIMEOUT = 5.0
-# A condition cannot wait for ever so long.
+# A condition has a longest wait.
 _LONGEST_WAIT = 3600.0
 
 
 class Maintained(Protocol):
-    """What the thread needs of a provider."""
+    """The parts of a provider that the thread needs."""
 
     @property
     def id(self) -> StateStoreId: ...
@@ -47,16 +47,16 @@ class _Entry:
 class Maintenance:
     """Runs do_maintenance of each registered provider again and again, one at a time.
 
-    Providers are held weakly. The first `ensure` starts the thread; it ends when there is no provider left, and the
-    next `ensure` starts another. A forked child begins with no provider and no thread: those that it uses register
-    again, and the ones that it only inherited stay the parent's.
+    It has weak references to the providers. The first `ensure` starts the thread. The thread ends when no provider is
+    left, and the next `ensure` starts another one. A forked child begins with no provider and no thread: the providers
+    that it uses register again, and the others stay the parent's.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all providers and the thread, as a forked child does, where no other thread runs on."""
+        """Forgets all providers and the thread, as in a forked child, which has no other thread."""
         self._changed = threading.Condition(threading.Lock())
         self._entries: dict[int, _Entry] = {}
         self._thread: threading.Thread | None = None
@@ -65,16 +65,16 @@ class Maintenance:
 
     @property
     def ending(self) -> bool:
-        """Whether the process ends, so that a run under way should end soon."""
+        """Whether the process ends: a run under way should then end soon."""
         return self._ending
 
     def ensure(self, provider: Maintained, interval: float, *, soon: bool = False) -> None:
-        """Sees to it that the provider is maintained every `interval` seconds, first after one interval.
+        """Registers the provider to be maintained every `interval` seconds, first after one interval.
 
-        Cheap where it is already so: providers call it whenever they open a store. An interval of 0 is never.
+        Cheap if the provider is registered already: providers call it whenever they open a store. 0 means never.
 
         Args:
-            soon: there is work, which is not to wait for the end of the interval.
+            soon: whether the next run should start now and not at the end of the interval.
         """
         if interval <= 0:
             return
@@ -90,10 +90,10 @@ class Maintenance:
                 self._start()
 
     def forget(self, provider: Maintained, timeout: float = CLOSE_TIMEOUT) -> bool:
-        """Maintains the provider no more; waits for a run of it that is under way.
+        """Removes the provider, and waits for a run of it that is under way.
 
         Args:
-            timeout: seconds to wait at most. From within the run itself there is no waiting.
+            timeout: seconds to wait at most. A call from within the run itself does not wait.
 
         Returns:
             Whether no run is under way.
@@ -110,7 +110,7 @@ class Maintenance:
         return ended
 
     def end(self) -> None:
-        """Ends the thread, after the run under way: the interpreter must not end under a thread that writes files."""
+        """Ends the thread after the run under way. The interpreter must not end while a thread writes files."""
         with self._changed:
             self._ending = True
             self._entries.clear()
@@ -124,7 +124,7 @@ class Maintenance:
         thread = threading.Thread(target=self._run, name="hdfsstore-maintenance", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # no more threads, or the interpreter ends: stores work without, and ask again
+        except RuntimeError as error:  # no more threads, or the interpreter ends: stores work without, and try again
             log.warning("no maintenance in the background: %s", error)
         else:
             self._thread = thread
@@ -139,7 +139,7 @@ class Maintenance:
                 self._changed.notify_all()
 
     def _next(self) -> _Entry | None:
-        """The entry whose time has come, from now on under way; None when there is no provider left."""
+        """Waits for the next entry that is due, and marks it as under way; None: there is no provider left."""
         with self._changed:
             while True:
                 gone = [key for key, entry in self._entries.items() if entry.provider() is None]
@@ -162,7 +162,7 @@ class Maintenance:
             return
         try:
             provider.do_maintenance()
-        except Exception:  # whatever one provider's run raises, the others' go on
+        except Exception:  # an error of one provider must not stop the others
             log.exception("%s: maintenance failed; it is tried again in %s s", provider.id, entry.interval)
 
 

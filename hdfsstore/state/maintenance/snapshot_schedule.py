@@ -1,10 +1,10 @@
-"""When a version gets a snapshot.
+"""Decides when a version gets a snapshot.
 
-One is due once more than min_deltas_for_snapshot deltas follow the last one, counted for the version that was committed
-last on top of the one that the driver named, as Spark counts from the newest file
-(HDFSBackedStateStoreProvider.doSnapshot). Where this provider has committed that version more than once, nobody knows
-yet which attempt the driver takes: the next batch tells, and where none comes in time, all of them get a snapshot:
-always taking the wrong one would leave the store without any.
+A snapshot is due once more than min_deltas_for_snapshot deltas follow the last one. The count is for the version that
+was committed last on top of the one that the driver asked for, as Spark counts from the newest file
+(HDFSBackedStateStoreProvider.doSnapshot). If this provider has committed several attempts at that version, the next
+batch tells which one the driver has taken. If no batch comes in time, all attempts get a snapshot: a guess that is
+always wrong would leave the store without any.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Generic
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.versions.cached import CachedVersions, V
 
-# How long to wait for the next batch where there is no maintenance interval, in seconds.
+# Seconds to wait for the next batch if there is no maintenance interval.
 _WAIT = 60.0
 
 
 class Schedule(Generic[V]):
-    """Tells which versions of a store are to get a snapshot. One thread at a time."""
+    """Picks the versions of a store that get a snapshot. One thread at a time."""
 
     def __init__(self, conf: StateStoreConf, cached: CachedVersions[V]) -> None:
         self._conf = conf
@@ -28,11 +28,11 @@ class Schedule(Generic[V]):
         self._unclear: tuple[int, float] | None = None  # a version with several attempts, and since when
 
     def due(self, now: float, versions: Sequence[V]) -> list[V]:
-        """The versions that are to get a snapshot: one, or all attempts of one.
+        """The versions that get a snapshot now: one, or all attempts of one.
 
         Args:
             now: on time.monotonic.
-            versions: that are at hand.
+            versions: the candidates.
         """
         driver_version = self._cached.driver_version
         if driver_version is None:

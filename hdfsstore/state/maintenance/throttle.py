@@ -1,4 +1,4 @@
-"""Who goes first: calls of stores that a query waits for, then the work behind them."""
+"""Makes background work wait for the calls that a query waits for."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 log = logging.getLogger("hdfsstore.state.throttle")
 
-# What background work calls between two chunks: Throttle, or nothing.
+# Background work calls it between two chunks: a Throttle, or no_step.
 Step = Callable[[], None]
 
 
 def no_step() -> None:
-    """The step of work that a query waits for."""
+    """The step of work that a query waits for: it does nothing."""
 
 
-# Background work waits for the foreground so many times as long as it has used a core since it waited last: beside
-# calls that follow each other without a pause it takes three times as long as alone, and ends.
+# Background work waits at most this multiple of the CPU time that it has used since its last wait. Beside calls without
+# a pause it then takes three times as long as alone, and still ends.
 _PATIENCE = 2.0
 _NICE = 10
 
@@ -39,7 +39,7 @@ class Foreground:
         self.reset()
 
     def reset(self) -> None:
-        """Nothing is under way: of a forked process' calls only the forking thread's go on, and that one forks."""
+        """Forgets all calls. In a forked child none goes on: only the thread that forks is left."""
         self._lock = threading.Lock()
         self._count = 0
         self._idle = threading.Event()
@@ -72,11 +72,11 @@ os.register_at_fork(after_in_child=foreground.reset)
 
 
 class Throttle:
-    """What background work calls between two chunks: it lets the foreground pass, and ends when it is told to.
+    """The step of background work: it waits while calls of the query are under way, and raises Stopped at the end.
 
     Args:
-        stopped: tells whether the work is to end.
-        yields_to: the calls that go first.
+        stopped: whether the work is to end.
+        yields_to: the calls to wait for.
     """
 
     def __init__(self, stopped: Callable[[], bool], yields_to: Foreground = foreground) -> None:
@@ -87,9 +87,9 @@ class Throttle:
         self.seconds_waited = 0.0
 
     def __call__(self) -> None:
-        """Raises Stopped where the work is to end."""
+        """Waits for the foreground. Raises Stopped if the work is to end."""
         thread, worked = threading.get_ident(), time.thread_time()
-        if self._foreground.busy and thread == self._thread:  # work may go on in another thread, which has its own time
+        if self._foreground.busy and thread == self._thread:  # another thread has a CPU time of its own
             begun = time.monotonic()
             self._foreground.wait_until_idle(_PATIENCE * (worked - self._worked))
             self.seconds_waited += time.monotonic() - begun
@@ -99,10 +99,10 @@ class Throttle:
 
 
 def lower_priority() -> bool:
-    """Lets other threads run before the calling one, where the system has priorities of threads (Linux).
+    """Lowers the priority of the calling thread, if the system has priorities of threads (Linux).
 
     Returns:
-        Whether it could be done.
+        Whether it was lowered.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -110,7 +110,7 @@ def lower_priority() -> bool:
     try:
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
         os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-    except OSError as error:  # the chunks are short all the same
+    except OSError as error:  # the steps are short enough without it
         log.debug("background work keeps the priority of the other threads: %s", error)
         return False
     return True

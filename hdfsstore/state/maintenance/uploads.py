@@ -1,4 +1,4 @@
-"""Publishes snapshots that maintenance makes, of any backend."""
+"""Uploads the snapshots that maintenance makes, of any backend."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Uploads:
 
     Args:
         reader: of the store's files; it says where and how they are written.
-        lineages: is told of them.
-        metrics: counts them.
-        wait: seconds for which there is no upload after one failed, see Retries.
+        lineages: notes the snapshots.
+        metrics: counts the snapshots.
+        wait: seconds without an upload after one has failed, see Retries.
     """
 
     def __init__(self, reader: VersionReader, lineages: Lineages, metrics: MaintenanceMetrics, wait: float) -> None:
@@ -38,7 +38,7 @@ class Uploads:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether none is to be made now, as they failed lately."""
+        """Whether it is too early for another upload after a failure."""
         return self._retries.is_put_off
 
     def upload(self, version: CachedVersion, content: Iterator[bytes]) -> bool:
@@ -48,7 +48,7 @@ class Uploads:
             content: of the file.
 
         Raises:
-            ImageDamagedError: by the content.
+            ImageDamagedError: the content comes from a damaged image.
         """
         try:
             self._upload(version, content)
@@ -61,29 +61,29 @@ class Uploads:
         return True
 
     def failed(self, error: StateStoreError, version: CachedVersion) -> None:
-        """Says and counts that there is no snapshot of a version."""
+        """Logs and counts that a version gets no snapshot."""
         self._metrics.snapshots_failed += 1
         self._retries.failed(error, f"{self._reader.folder}: no snapshot of version {version.id[0]}")
 
     def _upload(self, version: CachedVersion, content: Iterator[bytes]) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         self._lineages.note_attempt(version.id)
         path = self._reader.path(version.id, "snapshot")
         has_id = version.id[1] is not None
         pieces = DigestedPieces(content, "snapshot", has_id=has_id)
         publish(self._reader.fs, path, pieces, overwrite=True, unique_name=has_id)
-        # Without ids another run may have replaced the delta meanwhile. It looks for this snapshot after that, as this
-        # looks for its delta now: whichever comes second finds the other.
+        # Without ids another attempt may have replaced the delta meanwhile. It then looks for this snapshot, and this
+        # looks for its delta now: the later of the two finds the other.
         if not self._reader.is_unchanged(version.id, version.digest):
             listing = StateFiles.list(self._reader.fs, self._reader.folder, self._reader.format.extensions)
-            if not listing.rests_on_snapshot(version.id[0]):
+            if not listing.needs_snapshot(version.id[0]):
                 remove(self._reader.fs, [path])
             raise StateStoreError(
-                f"another attempt at version {version.id[0]} has replaced that of this snapshot", path
+                f"another attempt at version {version.id[0]} has replaced the one of this snapshot", path
             )
         modified = 0 if has_id else modified_at(self._reader.fs, path)
         self._lineages.note_snapshot(version.id, pieces.digest(modified))
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         self._metrics.snapshots_uploaded += 1
         self._metrics.snapshot_bytes += pieces.size
         self._metrics.snapshot_seconds += seconds

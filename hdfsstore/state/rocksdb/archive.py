@@ -1,12 +1,12 @@
-"""The zip of a version: all of a RocksDB but its SST files, and where those are (RocksDBFileManager.scala).
+"""Encodes and decodes the zip of a version: a RocksDB without its SST files, which it names (RocksDBFileManager.scala).
 
     <v>[_<id>].zip    MANIFEST-<n>, CURRENT, OPTIONS-<n>, <n>.log (empty), metadata
     metadata          "v1", a line feed, and one line of JSON:
                       {"sstFiles":[{"localFileName":"000008.sst","dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
                        "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
-    SSTs/<dfsSstFileName>    the SST files, uploaded once and referred to by every zip that has them
+    SSTs/<dfsSstFileName>    the SST files, uploaded once and named by every zip that needs them
 
-numKeys is -1 where the keys were not counted. More families than `default` in the mapping are virtual column families.
+numKeys is -1 if the keys were not counted. Families other than `default` in the mapping are virtual column families.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Archive(NamedTuple):
     """A zip.
 
     Attributes:
-        files: by local name, without the SST files.
-        ssts: those.
-        num_keys: None where they were not counted.
+        files: contents by local name, without the SST files.
+        ssts: the SST files.
+        num_keys: None if they were not counted.
     """
 
     files: Mapping[str, bytes]
@@ -64,7 +64,7 @@ def encode(archive: Archive) -> bytes:
         ],
         "numKeys": -1 if archive.num_keys is None else archive.num_keys,
         "numInternalKeys": 0,
-        # As Spark has it without column families: were it missing, Spark would write a zip with its next commit.
+        # As Spark writes it without column families. Without it, Spark would write a zip with its next commit.
         "columnFamilyMapping": {_DEFAULT: 1},
         "columnFamilyTypeMap": {_DEFAULT: False},
         "maxColumnFamilyId": 1,
@@ -89,7 +89,7 @@ def decode(content: bytes, path: str) -> Archive:
         with zipfile.ZipFile(io.BytesIO(content)) as source:
             files = {name: source.read(name) for name in source.namelist()}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise CorruptFileError(f"it is no zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
+        raise CorruptFileError(f"it is not a zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
     metadata = files.pop(_METADATA, b"").decode("utf-8", "replace")
     if re.match(r"v\d+\n", metadata) and not metadata.startswith(_VERSION):
         raise UnsupportedVersionError(f"its metadata is in version {metadata.partition(chr(10))[0]}, not v1", path)
@@ -105,12 +105,12 @@ def decode(content: bytes, path: str) -> Archive:
 
 
 def belongs(name: str) -> bool:
-    """Whether a file of a RocksDB goes into its zip: rocksdict's own, and SST files, do not."""
+    """Whether a file of a RocksDB goes into its zip. rocksdict's own files and SST files do not."""
     return name == "CURRENT" or name.startswith(("MANIFEST-", "OPTIONS-")) or name.endswith(".log")
 
 
 def refuse_families(names: Iterable[Any], path: str) -> None:
-    """Raises UnsupportedProviderError where there are more column families than the default one."""
+    """Raises UnsupportedProviderError if there are column families other than the default one."""
     others = sorted(str(name) for name in names if name != _DEFAULT)
     if others:
         raise UnsupportedProviderError(

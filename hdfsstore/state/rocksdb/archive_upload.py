@@ -1,7 +1,7 @@
-"""Makes the zip of what a RocksDB holds, and uploads the SST files that the checkpoint does not have yet.
+"""Makes the zip of a RocksDB, and uploads the SST files that the checkpoint does not have yet.
 
-An SST file never changes. One that a zip of the same RocksDB has brought into the checkpoint is referred to again,
-unless that zip is so old that retention may take it, with what only it refers to, before the new one is there.
+An SST file never changes. A zip names again the files that an earlier zip of the same RocksDB has uploaded, unless that
+zip is so old that retention may delete it, with files that only it names, before the new zip is written.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Zips:
     def content(
         self, instance: Instance, checkpoint: Path, num_keys: int, version_id: VersionId, step: Step = lambda: None
     ) -> Iterator[bytes]:
-        """The zip of a checkpoint, whose SST files have been uploaded before it comes.
+        """The zip of a RocksDB checkpoint. Its SST files are uploaded before the zip is yielded.
 
         Args:
-            checkpoint: a folder that the instance has made.
+            checkpoint: its folder, from Instance.checkpoint.
             num_keys: of the version.
-            version_id: what the instance held then.
+            version_id: the version in it.
             step: called between two blocks.
         """
         try:

@@ -1,4 +1,4 @@
-"""The versions of one store that are at hand: snapshots of RocksDBs, each of which holds consecutive versions."""
+"""Keeps versions of one store as snapshots of RocksDBs, each of which holds consecutive versions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from hdfsstore.state.versions.cached import CachedVersions
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
-# A snapshot of a version costs what changed since, and far less than a RocksDB of its own: so many are kept in the
-# place of one.
+# So many snapshots are kept for one RocksDB. A snapshot costs only the changes since, far less than another RocksDB.
 _SNAPSHOTS = 8
 
 
 class RocksDbVersions(CachedVersions[RocksDbVersion]):
-    """Which versions are at hand: those used last, in as many RocksDBs as there may be versions in memory."""
+    """The versions that were used last, in at most max_versions_to_retain_in_memory RocksDBs."""
 
     def __init__(self, max_retained: int) -> None:
         super().__init__(max_retained * _SNAPSHOTS)
@@ -31,27 +30,27 @@ class RocksDbVersions(CachedVersions[RocksDbVersion]):
         *,
         committed: bool = False,
     ) -> RocksDbVersion:
-        """Makes a version the tip of an instance, which holds its rows by now. The caller has the instance's lock."""
+        """Makes a version the tip of an instance that holds its rows. The caller has the instance's lock."""
         instance.tip = version_id
         return RocksDbVersion(
             version_id, instance, instance.snapshot(), instance.num_keys, lineage, digest, committed=committed
         )
 
     def forget_attempt(self, version_id: VersionId) -> None:
-        """Lets go of what an earlier run of a version has left, which was committed again, where it has no id."""
+        """Drops the earlier attempt at a version without an id that was committed again, and newer versions."""
         if version_id[1] is None:
             with self._lock:
                 self._forget([v for v in self._cached if v[1] is None and v[0] >= version_id[0]])
 
     def after_fork(self) -> None:
-        """In a forked child: what is held is the parent's."""
+        """In a forked child: the cached versions are the parent's."""
         super().after_fork()
         keep_for_ever(self._cached)
         self._cached, self._recent = {}, []
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the RocksDBs take."""
+        """Bytes of memory of the RocksDBs."""
         return sum(instance.nbytes for instance in _instances(self.cached()))
 
     def _use(self, number: int) -> None:
@@ -62,5 +61,5 @@ class RocksDbVersions(CachedVersions[RocksDbVersion]):
 
 
 def _instances(versions: Iterable[RocksDbVersion]) -> list[Instance]:
-    """The RocksDBs of versions, each once, in their order."""
+    """The RocksDBs of the versions, each once, in the same order."""
     return list({id(version.instance): version.instance for version in versions}.values())

@@ -1,10 +1,10 @@
-"""Records of changelogs, as updates of a RocksDB and back (StateStoreChangelog.scala).
+"""Encodes updates of a RocksDB as records of changelogs, and decodes them (StateStoreChangelog.scala).
 
     without an id   records                 Spark's v1, which has no header
     with an id      header | records        Spark's v3: the header of hdfsstore/codecs/lineage.py
 
-with the records of hdfsstore/codecs/records.py, whose keys and values are those of encoding.py. Spark writes v2 and v4,
-whose records have types, where a store has column families.
+hdfsstore/codecs/records.py has the layout of records, and encoding.py that of keys and values. For stores with column
+families Spark writes v2 and v4, whose records have types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hdfsstore.state.versions.reader import VersionReader
 _WITH_FAMILIES = (b"\0\2v2", b"\0\2v4")
 _SIZE = 4
 _END = (-1).to_bytes(_SIZE, "big", signed=True)
-# Records of a changelog that is written are joined so many at a time.
+# So many keys and values are joined before they are written.
 _JOINED = 4096
 
 
@@ -39,7 +39,7 @@ def encode_updates(updates: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
 
 
 def decode_updates(chunk: RecordChunk) -> dict[bytes, bytes | None]:
-    """The records of a chunk as updates: of a key that is there twice the last."""
+    """The records of a chunk as updates. Of a key that is there twice, the last one counts."""
     data = chunk.data
     keys, values = (memoryview(spans).cast("B").cast("i") for spans in (chunk.keys, chunk.values))
     updates: dict[bytes, bytes | None] = {}

@@ -1,11 +1,12 @@
-"""Keys and values as they stand in RocksDB and in changelogs (RocksDBStateEncoder.scala), without column families:
+"""Encodes keys and values for RocksDB and for changelogs (RocksDBStateEncoder.scala), without column families:
 
     value               byte 0 | row
     key                 byte 0 | row
-    key with a prefix   int32 LE length of what comes up to the second byte 0 | byte 0 | row of the prefix's columns
-                        | byte 0 | row of the other columns
+    key with a prefix   int32 LE length n | n bytes: byte 0 and the row of the prefix's columns | byte 0
+                        | row of the other columns
 
-Byte 0 is the encoding's version. Rows are UnsafeRows; those of a prefix and of the rest are made anew from the key's.
+Byte 0 is the encoding's version. Rows are UnsafeRows. Those of a prefix and of the other columns are encoded from the
+key's columns.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class RowEncoding:
     """Encodes and decodes the keys and values of a store. Threads may share it.
 
     Args:
-        key_type: of the keys' rows; needed for a prefix only.
-        num_cols_prefix_key: how many columns of the key are its prefix, 0: none.
+        key_type: of the keys' rows; needed only with a prefix.
+        num_cols_prefix_key: number of the key's first columns that are its prefix; 0: none.
     """
 
     def __init__(self, key_type: StructType | None, num_cols_prefix_key: int = 0) -> None:
@@ -42,11 +43,11 @@ class RowEncoding:
             )
 
     def key(self, row: bytes) -> bytes:
-        """A key's row as it is stored."""
+        """The stored bytes of a key's row."""
         return self.keys(pa.array([row], pa.binary()))[0] if self._columns else _VERSION + row
 
     def keys(self, rows: BinaryRows) -> list[bytes]:
-        """Keys' rows as they are stored. ValueError where one is null."""
+        """The stored bytes of keys' rows. ValueError: one is null."""
         if not self._columns or not len(rows):
             return stored(rows)
         _refuse_nulls(rows)
@@ -62,7 +63,7 @@ class RowEncoding:
         """The rows of stored keys.
 
         Raises:
-            CorruptFileError, UnsupportedVersionError: a key is none of this encoding.
+            CorruptFileError, UnsupportedVersionError: a key does not have this encoding.
         """
         if not self._columns or not keys:
             return [row_of(key) for key in keys]
@@ -79,7 +80,7 @@ class RowEncoding:
         return _encoded(self._whole, columns)
 
     def prefix(self, row: bytes) -> bytes:
-        """What every stored key begins with whose prefix is that row."""
+        """The first bytes of every stored key with that prefix."""
         if not self._columns:
             raise StateStoreError(
                 "the store has no prefix to scan by",
@@ -89,18 +90,18 @@ class RowEncoding:
 
 
 def value(row: bytes) -> bytes:
-    """A value's row as it is stored."""
+    """The stored bytes of a value's row."""
     return _VERSION + row
 
 
 def stored(rows: BinaryRows) -> list[bytes]:
-    """Rows as they are stored: values, or keys without a prefix. ValueError where one is null."""
+    """The stored bytes of values, or of keys without a prefix. ValueError: one is null."""
     _refuse_nulls(rows)
     return [_VERSION + row for row in rows.to_pylist()]
 
 
 def row_of(data: bytes) -> bytes:
-    """The row of what is stored."""
+    """The row in stored bytes."""
     if not data.startswith(_VERSION):
         if not data:
             raise CorruptFileError("a key or value in RocksDB is empty, and lacks its encoding's version")
@@ -112,7 +113,7 @@ def row_of(data: bytes) -> bytes:
 
 
 def binary_array(rows: Sequence[bytes | None]) -> BinaryRows:
-    """Bytes as an array, large where they are 2 GiB together."""
+    """An array of the rows; large if they have 2 GiB together."""
     large = sum(len(row) for row in rows if row is not None) > 0x7FFFFFFF
     return pa.array(rows, pa.large_binary() if large else pa.binary())
 

@@ -1,6 +1,6 @@
-"""A RocksDB on the local disk, through rocksdict, that holds consecutive versions of a store.
+"""Opens a RocksDB on the local disk, through rocksdict, that holds consecutive versions of a store.
 
-Its write-ahead log is off, as Spark's is: the checkpoint's files are what lasts, and the folder goes with the instance.
+Its write-ahead log is off, as in Spark: the checkpoint's files last, and the local folder is deleted with the instance.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hdfsstore.state.versions.files import VersionId
 
 log = logging.getLogger("hdfsstore.state.rocksdb.instance")
 
-# What every RocksDB that a Spark 3.2 or newer brings can read.
+# The RocksDBs of Spark 3.2 and newer can read it.
 _TABLE_FORMAT = 5
 _BLOOM_BITS = 10.0
 _ABSENT = "key not found"
 
 
 def rocksdict() -> Any:
-    """The module, imported when it is first needed: it comes with the extra `rocksdb`."""
+    """The module rocksdict of the extra `rocksdb`, imported at its first use."""
     try:
         return importlib.import_module("rocksdict")
     except ImportError as error:
@@ -42,13 +42,13 @@ def rocksdict() -> Any:
 
 
 class Instance:
-    """One RocksDB. It is closed, and its folder deleted, when nobody refers to it any more.
+    """One RocksDB. It is closed and its folder is deleted when nobody refers to it any more.
 
     Attributes:
-        tip: the version that it holds; None where an update failed half-way, so that it is no longer one.
+        tip: the version that it holds; None after an update has failed half-way.
         num_keys: of the tip.
-        uploaded: local names of SST files -> the last version whose zip has them, and what the checkpoint has of them.
-        lock: held while the tip changes, or has to stay.
+        uploaded: local names of SST files -> the last version whose zip names them, and the file in the checkpoint.
+        lock: held while the tip changes or must not change.
     """
 
     def __init__(self, instance_dir: InstanceDir, files: Mapping[str, bytes] | None = None) -> None:
@@ -72,10 +72,10 @@ class Instance:
         self._no_log.disable_wal = True
 
     def open(self, num_keys: int | None = 0) -> None:
-        """Opens the RocksDB of the files in the folder, or an empty one.
+        """Opens the RocksDB in the folder, or an empty one.
 
         Args:
-            num_keys: that it has; None: they are counted.
+            num_keys: number of its keys; None: they are counted.
         """
         options = self._module.Options(raw_mode=True)
         options.create_if_missing(True)
@@ -90,7 +90,7 @@ class Instance:
             self.num_keys = sum(1 for _ in self._db.items()) if num_keys is None else num_keys
 
     def write(self, updates: Mapping[bytes, bytes | None]) -> None:
-        """Puts, and where the value is None removes, stored keys. The caller holds the lock and sets the tip."""
+        """Puts stored keys, and removes those whose value is None. The caller holds the lock and sets the tip."""
         self._changes = self._changes.follow(updates)
         batch = self._module.WriteBatch(raw_mode=True)
         for key, value in updates.items():
@@ -102,23 +102,23 @@ class Instance:
             self._db.write(batch, self._no_log)
 
     def replay(self, updates: Mapping[bytes, bytes | None]) -> None:
-        """The same, and counts the keys that come and go."""
+        """The same, and counts the keys that are added and removed."""
         with self.errors():
             self.num_keys += sum((value is not None) - (key in self._db) for key, value in updates.items())
         self.write(updates)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """While updates are written: where one fails, the instance holds no version any more."""
+        """Takes the tip away while updates are written. After a failure the instance holds no version."""
         self.tip, before = None, self.tip
         try:
             yield
         except BaseException:
-            log.info("%s is not used any further, after version %s", self.folder, before)
+            log.info("%s takes no more updates after version %s", self.folder, before)
             raise
 
     def snapshot(self) -> Snapshot:
-        """What the instance holds now, whatever is written later."""
+        """The content of the instance now; later writes do not change it."""
         with self.errors():
             return Snapshot(self, self._db.snapshot(), self._changes)
 
@@ -128,13 +128,13 @@ class Instance:
             return self._db.items(from_key=begin) if begin else self._db.items(), changes.keys()
 
     def flush(self) -> None:
-        """Writes what is in memory to SST files."""
+        """Writes the updates in memory to SST files."""
         with self.errors():
             self._db.flush()
 
     @contextmanager
     def checkpoint(self) -> Iterator[Path]:
-        """A folder with the files of what the instance holds, as hard links where they do not change."""
+        """A folder with the files of the instance. Files that do not change are hard links."""
         folder = self._instance_dir.path()
         try:
             with self.errors():
@@ -145,7 +145,7 @@ class Instance:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that RocksDB says it takes."""
+        """Bytes of memory, as RocksDB reports them."""
         names = ("size-all-mem-tables", "estimate-table-readers-mem", "block-cache-usage")
         with self.errors():
             return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in names)
@@ -158,7 +158,7 @@ class Instance:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turns what rocksdict raises into our own."""
+        """Turns errors of rocksdict into a StateStoreError."""
         try:
             yield
         except StateStoreError:
@@ -168,7 +168,7 @@ class Instance:
 
 
 class _Changes:
-    """The keys of the writes after a snapshot: a list that grows at its end, and of which nobody keeps the begin."""
+    """The keys of the writes after a snapshot: a linked list. Each snapshot refers to its first node."""
 
     def __init__(self) -> None:
         self._keys: frozenset[bytes] = frozenset()
@@ -180,7 +180,7 @@ class _Changes:
         return self._next
 
     def keys(self) -> set[bytes]:
-        """Of all writes from here on."""
+        """The keys of all writes from here on."""
         found: set[bytes] = set()
         at: _Changes | None = self
         while at is not None:
@@ -190,10 +190,10 @@ class _Changes:
 
 
 class Snapshot:
-    """What an instance held at one moment. It keeps the instance open.
+    """The content of an instance at one moment. It keeps the instance open.
 
-    rocksdict's snapshots give single keys as they were, but iterate over what is there now: the keys that have changed
-    since are looked up one by one.
+    rocksdict's snapshots read single keys as they were, but iterate over the current content. Keys that have changed
+    since are therefore looked up one by one.
     """
 
     def __init__(self, instance: Instance, snapshot: Any, changes: _Changes) -> None:
@@ -235,7 +235,7 @@ def _close(opened: list[Any], folder: Path, pid: int) -> None:
         return
     for db in opened:
         try:
-            # Closed when the last snapshot goes too: a compaction without its folder would fail until then, and wait.
+            # RocksDB closes with its last snapshot. Until then a compaction would fail, without its folder, and wait.
             db.cancel_all_background(True)
         except Exception as error:  # noqa: BLE001 - rocksdict has no types of its own, and the folder goes anyway
             log.warning("%s: RocksDB was not closed: %s", folder, error)
@@ -244,7 +244,7 @@ def _close(opened: list[Any], folder: Path, pid: int) -> None:
 
 
 def keep_for_ever(parents: object) -> None:
-    """Keeps what a forked child has of its parent's RocksDBs: RocksDB's threads are not there, and closing waits."""
+    """Keeps a parent's RocksDBs alive in a forked child, where a close would wait for threads that do not run."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(parents))
 
 
@@ -252,11 +252,11 @@ def _failed(folder: Path, error: Exception) -> StateStoreError:
     return StateStoreError(
         f"the local RocksDB failed: {error}",
         str(folder),
-        remedy="Free space there, or give another local_dir in the StateStoreConf; the checkpoint is as it was",
+        remedy="Free space there, or give another local_dir in the StateStoreConf; the checkpoint is unchanged",
     )
 
 
-# Whether this process, or one that it was forked from, has opened a RocksDB; and whether it was forked after that.
+# Whether this process or a parent has opened a RocksDB, and whether this process was forked after that.
 _started = False
 _orphaned = False
 
@@ -267,7 +267,7 @@ def _after_fork() -> None:
 
 
 def _refuse_orphans() -> None:
-    """RocksDB's threads do not run in a forked child, and what waits for one of them would wait for ever."""
+    """Raises in a forked child of a process with a RocksDB: its threads do not run there, and calls would hang."""
     global _started
     if _orphaned:
         raise StateStoreError(

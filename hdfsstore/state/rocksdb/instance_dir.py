@@ -1,6 +1,6 @@
-"""Where a provider's RocksDBs live: a folder of its own in the local folder, that goes with the process.
+"""Makes the local folder of a provider's RocksDBs, which is deleted with the process.
 
-<local_dir>/rocksdb-<32 hex digits>.lock    locked as long as its process lives
+<local_dir>/rocksdb-<32 hex digits>.lock    locked while its process lives
 <local_dir>/rocksdb-<32 hex digits>/<n>/    one RocksDB, or a checkpoint that is being uploaded
 """
 
@@ -26,13 +26,13 @@ _NAME = re.compile(r"(rocksdb-[0-9a-f]{32})(?:\.lock)?")
 
 
 class InstanceDir:
-    """The folder. It is deleted when nobody refers to it any more, and that of a process that was killed by the next.
+    """A folder that is deleted when nobody refers to it any more. The next process deletes that of a killed one.
 
     Args:
         local_dir: as StateStoreConf has it.
 
     Raises:
-        StateStoreError: there is no local folder that this user alone can write to.
+        StateStoreError: there is no local folder to which only this user can write.
     """
 
     def __init__(self, local_dir: str | None) -> None:
@@ -48,17 +48,17 @@ class InstanceDir:
             raise StateStoreError(
                 f"there is no local folder for RocksDB: {error}",
                 error.filename if isinstance(error.filename, str) else local_dir,
-                remedy="Give a local_dir in the StateStoreConf that this user alone can write to",
+                remedy="Give a local_dir in the StateStoreConf to which only this user can write",
             ) from error
         self._numbers = count(1)
         weakref.finalize(self, _remove, self._path, lock, os.getpid())
 
     def path(self) -> Path:
-        """A path in it that was not given before."""
+        """A new path in it."""
         return self._path / str(next(self._numbers))
 
     def make(self) -> Path:
-        """A new folder in it."""
+        """Makes a new folder in it."""
         path = self.path()
         try:
             path.mkdir(0o700)
@@ -68,14 +68,14 @@ class InstanceDir:
 
 
 class InstanceDirs:
-    """The folder of this process, made when it is first needed; a forked child has another. Threads share it."""
+    """The folder of this process, made at its first use. A forked child has another one. Threads share it."""
 
     def __init__(self, local_dir: str | None) -> None:
         self._local_dir = local_dir
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: what there is, is the parent's."""
+        """In a forked child: the folder so far is the parent's."""
         self._folder: InstanceDir | None = None
         self._making = threading.Lock()
 
@@ -87,7 +87,7 @@ class InstanceDirs:
             return self._folder
 
     def clean(self) -> None:
-        """Deletes what processes left that have ended."""
+        """Deletes the folders of processes that have ended."""
         path = root_path(self._local_dir)
         try:
             with open_root(path) as folder:
@@ -95,13 +95,13 @@ class InstanceDirs:
         except OSError as error:
             log.info("%s is not cleaned: %s", path, error)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Deletes the folder once no RocksDB is in it."""
         self._folder = None
 
 
 def _clean(folder: int, root: str) -> None:
-    """Deletes what processes left that have ended."""
+    """Deletes the folders of processes that have ended."""
     for name in {match[1] for match in map(_NAME.fullmatch, names_in(folder)) if match}:
         lock = FileLock.alone(folder, f"{name}.lock")
         if lock is not None:
@@ -110,7 +110,7 @@ def _clean(folder: int, root: str) -> None:
 
 
 def _remove(path: Path, lock: FileLock | None, pid: int) -> None:
-    if os.getpid() != pid:  # of a parent
+    if os.getpid() != pid:  # the folder is a parent's
         return
     shutil.rmtree(path, ignore_errors=True)
     try:

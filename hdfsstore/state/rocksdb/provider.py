@@ -1,6 +1,6 @@
 """Keeps a store's versions in RocksDBs on the local disk, and as changelogs and zips in the checkpoint.
 
-RocksDBStateStoreProvider.scala, with changelog checkpointing. There are no column families, no range scans, no merge.
+It follows RocksDBStateStoreProvider.scala with changelog checkpointing, without column families, range scans and merge.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.versions.reader import VersionReader
 
-# What an encoding adds to the size that a record declares: its versions, and for a prefix a length, a row's head more
-# and what its rows are padded with.
+# Bytes that an encoding adds at most to the size that a record declares: its versions and, for a prefix, a length,
+# the head of one more row, and padding.
 _ENCODED_BYTES = 64
 
 
@@ -98,5 +98,5 @@ class RocksDbStateStoreProvider(
     def _read_store(self, base: RocksDbVersion) -> RocksDbReadStateStore:
         return RocksDbReadStateStore(self, base)
 
-    def _let_go(self) -> None:
-        self._instance_dirs.let_go()
+    def _release_local(self) -> None:
+        self._instance_dirs.release()

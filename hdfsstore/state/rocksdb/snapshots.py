@@ -1,6 +1,6 @@
-"""Makes zips of versions behind the back of the commits; state/maintenance/snapshot_schedule.py says when one is due.
+"""Makes zips of versions in the background; state/maintenance/snapshot_schedule.py says when one is due.
 
-A commit waits only while RocksDB links the files of a checkpoint and writes what came in since the flush before it.
+A commit waits only while RocksDB links the files of a checkpoint and writes the updates since the flush before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdfsstore.state.versions.files import VersionId
 
 
 class RocksDbSnapshots:
-    """What one provider's maintenance does for loads to come. One thread at a time."""
+    """Makes the zips of one provider. One thread at a time."""
 
     def __init__(
         self, zips: Zips, conf: StateStoreConf, versions: RocksDbVersions, metrics: MaintenanceMetrics
@@ -30,7 +30,7 @@ class RocksDbSnapshots:
         self._uploads = Uploads(zips.reader, versions.lineages, metrics, conf.maintenance_interval)
 
     def run(self, now: float, step: Step) -> list[VersionId]:
-        """Writes the zips that are due. A version that a RocksDB has gone on from meanwhile waits for the next run.
+        """Writes the zips that are due. A version that is no longer its RocksDB's tip waits for the next run.
 
         Args:
             now: on time.monotonic.
@@ -43,7 +43,7 @@ class RocksDbSnapshots:
         return [version.id for version in due if self._work(version, step)]
 
     def is_due(self) -> bool:
-        """Never: RocksDB holds its state on disk, and a zip is best made while no batch goes on from its version."""
+        """Never: RocksDB has its state on disk, and a zip is best made while no batch builds on its version."""
         return False
 
     def is_overdue(self) -> bool:
@@ -61,7 +61,7 @@ class RocksDbSnapshots:
                         return False
                     folder = stack.enter_context(instance.checkpoint())
             except StateStoreError as error:
-                # RocksDB takes no more writes after a failed one: the next version is loaded into another.
+                # RocksDB takes no more writes after a failed one: the next version is loaded into another instance.
                 with instance.lock:
                     instance.tip = None
                 self._uploads.failed(error, version)

@@ -1,14 +1,14 @@
-"""Deletes the SST files that no zip refers to any more, after the zips that state/maintenance/retention.py deletes.
+"""Deletes the SST files that no zip names any more, after the zips that state/maintenance/retention.py deletes.
 
     SST file                                                        is
-    named by a zip that is there                                    kept
+    named by an existing zip                                        kept
     named by zips that were deleted in this run                     deleted
-    named by none, and older than all that are named by one         deleted: left by an upload that failed, or a run
-                                                                    that was killed
-    named by none, and newer                                        kept: its zip may be on its way
+    named by none, and older than all that a zip names              deleted: a failed upload or a killed process has
+                                                                    left it
+    named by none, and newer                                        kept: its zip may not be written yet
 
-A zip that is on its way may also name SST files that are older, but none that only zips name which may be deleted now:
-archive_upload.py uploads those again. Where a zip cannot be read, no SST file is deleted.
+A zip that is not written yet may also name older SST files. It names none that only deleted zips have named, because
+archive_upload.py uploads those again. If a zip cannot be read, no SST file is deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SST = re.compile(rf"\d+-{_UUID}\.sst")
 
 
 class SstRetention(Retention):
-    """The clean-up of one provider, SST files included. One thread at a time."""
+    """The clean-up of one provider, with SST files. One thread at a time."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SstRetention(Retention):
         try:
             freed = {sst for info in zips if info.base_name in doomed for sst in self._ssts(info)}
         except StateStoreError as error:
-            log.info("%s: what a zip that is deleted refers to is found later: %s", self.folder, error)
+            log.info("%s: the SST files of a deleted zip are deleted later: %s", self.folder, error)
             freed = set()
         super()._delete(names, step)
         if any(info.base_name in doomed for info in zips):
@@ -64,7 +64,7 @@ class SstRetention(Retention):
     def _delete_ssts(self, freed: set[str], step: Callable[[], None]) -> None:
         folder = f"{self.folder}/{archive.SST_FOLDER}"
         files = [info for info in list_folder(self._fs, folder) if info.type == FileType.File]
-        zips = self._zips()  # after the SST files: none of a zip that has come since is in the list of these
+        zips = self._zips()  # listed after the SST files, so that no file of a newer zip is in their list
         try:
             named = {sst for info in zips for sst in self._ssts(info)}
         except (StateStoreError, FileNotFoundError) as error:
@@ -92,7 +92,7 @@ class SstRetention(Retention):
         ]
 
     def _ssts(self, info: FileInfo) -> frozenset[str]:
-        """The names of a zip's SST files; those of a zip that was read before are known."""
+        """The names of a zip's SST files. A zip is read once."""
         key = info.base_name, info.size, info.mtime_ns
         if key not in self._known:
             found = archive.decode(read_file(self._fs, info.path), info.path)

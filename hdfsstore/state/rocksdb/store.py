@@ -12,7 +12,7 @@ from hdfsstore.state.rocksdb.transaction import RocksDbTransaction, RocksDbVersi
 
 
 class RocksDbOwner(store.Owner, Protocol):
-    """What a store needs of the provider that opened it."""
+    """The parts of a provider that its stores need."""
 
     encoding: RowEncoding
 
@@ -21,7 +21,7 @@ class RocksDbOwner(store.Owner, Protocol):
 
 
 class RocksDbReadStateStore(BaseReadStore[RocksDbOwner, RocksDbTransaction]):
-    """A version that is read; hdfsstore.state.protocols.ReadStateStore has its methods."""
+    """A version that is read; hdfsstore.state.protocols.ReadStateStore describes the methods."""
 
     def __init__(self, owner: RocksDbOwner, base: RocksDbVersion) -> None:
         super().__init__(owner, base.id, RocksDbTransaction(base, owner.encoding))
@@ -32,7 +32,7 @@ class RocksDbReadStateStore(BaseReadStore[RocksDbOwner, RocksDbTransaction]):
 
 
 class RocksDbStateStore(RocksDbReadStateStore, BaseStore[RocksDbOwner, RocksDbTransaction]):
-    """A version and updates on top of it; hdfsstore.state.protocols.StateStore has its methods."""
+    """A version and updates on top of it; hdfsstore.state.protocols.StateStore describes the methods."""
 
     def _write(self) -> StateStoreCheckpointInfo:
         return self._owner.write(self._transaction.base, self._transaction)

@@ -1,4 +1,4 @@
-"""A version of a store and updates on top of it: a snapshot of a RocksDB, and the updates in a dict."""
+"""Reads and updates a version of a store: a snapshot of a RocksDB, with the updates in a dict."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hdfsstore.state.rows import BinaryRows
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 
-# Rows of a scan that are handed on at once.
+# So many rows of a scan are yielded at once.
 _ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class RocksDbVersion:
-    """One version in a local RocksDB. It stays readable for whoever has it.
+    """One version in a local RocksDB. Its holders can always read it.
 
     Attributes:
         id: its number and, in checkpoint format version 2, its unique id.
-        instance: the RocksDB, which may hold a newer version by now.
+        instance: the RocksDB; it may hold a newer version by now.
         snapshot: this version in it.
-        num_keys: that it has.
+        num_keys: number of its keys.
         lineage: as hdfsstore.state.versions.lineages.Version has it.
-        digest: of its file; None where the unique id tells enough, and for version 0.
+        digest: of its file; None for version 0, and for versions with a unique id, which need none.
         committed: whether this provider wrote it.
     """
 
@@ -54,11 +54,11 @@ class RocksDbTransaction:
         self.num_puts = 0
         self.num_removes = 0
         self._encoding = encoding
-        self._in_base: dict[bytes, bool] = {}  # of keys in the updates, as far as that was asked
+        self._in_base: dict[bytes, bool] = {}  # of updated keys that were looked up
 
     @property
     def num_keys(self) -> int:
-        """Rows there are, updates included: each updated key is looked up in the version once."""
+        """Number of rows, with the updates. Each updated key is looked up in the version once."""
         return self.base.num_keys + sum(
             (update is not None) - self._is_in_base(key) for key, update in self.updates.items()
         )
@@ -143,7 +143,7 @@ def _no_index() -> UnsupportedProviderError:
 
 
 def _latest(items: Iterator[tuple[bytes, bytes]], updates: dict[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]:
-    """What is there with the updates."""
+    """The items with the updates applied."""
     for key, found in items:
         if key not in updates:
             yield key, found

@@ -126,7 +126,7 @@ class StateFiles:
             remedy="Restore the file, or read a version that does not need it",
         )
 
-    def rests_on_snapshot(self, version: int) -> bool:
+    def needs_snapshot(self, version: int) -> bool:
         """Whether a version without an id needs its snapshot, because retention has removed the files before it."""
         try:
             self.chain(version - 1)
