@@ -1,4 +1,4 @@
-"""Arrow columns to the values that PySpark has in its Rows, and to Rows that cost less than PySpark's own.
+"""Convert Arrow columns to the values that PySpark's Rows have, and to Rows that cost less than PySpark's own.
 
 Arrow                     Python
 integers, floats, bool    int, float, bool
@@ -36,7 +36,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_US = 86_400_000_000
 # Until then a float of seconds is exact to the microsecond.
 _EXACT_US = 1 << 32
-# Before that fromtimestamp() looks at times before the year 1.
+# Before that, fromtimestamp() computes with times before the year 1.
 _EARLY_US = (_FIRST_DAY + 2) * _DAY_US
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -68,7 +68,7 @@ class RowReader:
 
 
 def reader_of(data_type: s.DataType) -> Reader:
-    """The function that gives the values of an Arrow array of a Spark type, None for nulls."""
+    """The function that converts an Arrow array of a Spark type to a list of values, None for nulls."""
     if isinstance(data_type, _NUMBERS):
         return _numbers
     if isinstance(data_type, _OBJECTS):
@@ -92,7 +92,7 @@ def _numbers(array: pa.Array[Any]) -> list[Any]:
 
 
 def _objects(array: pa.Array[Any]) -> list[Any]:
-    # By way of NumPy, as to_pylist() makes a scalar object of each value in most releases of pyarrow, and types.
+    # Through NumPy: to_pylist() makes a scalar object of each value in most releases of pyarrow.
     return cast("list[Any]", array.to_numpy(zero_copy_only=False).tolist())
 
 
@@ -151,12 +151,12 @@ def _one_array(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 def _row_class(names: list[str]) -> type[Row]:
     """A class of Rows with these fields.
 
-    A Row of PySpark's own holds the names of its fields in a dict of its own, and looks a field up in Python code; in
-    this class an attribute is found as in a named tuple. It equals, prints, pickles and converts as PySpark's.
+    Each Row of PySpark's has a dict with the names of its fields, and looks a field up in Python code. This class finds
+    an attribute as a named tuple does. Its Rows compare, print, pickle and convert as PySpark's.
     """
     getters = cast("Any", namedtuple)("Getters", [f"f{i}" for i in range(len(names))])
     fields: dict[str, Any] = {"__slots__": (), "__fields__": names}
-    for i, name in reversed(list(enumerate(names))):  # of two fields with one name, the first is meant
+    for i, name in reversed(list(enumerate(names))):  # if two fields have one name, the first counts
         # row.count and row.index are methods of tuples in PySpark too.
         if not hasattr(Row, name) and not name.startswith("__"):
             fields[name] = getattr(getters, f"f{i}")

@@ -1,8 +1,8 @@
-"""One pandas frame for each group of rows, cut out of a large one at little cost.
+"""Cut a pandas frame for each group of rows out of a large frame, at little cost.
 
-Making a frame costs pandas about 100 us, whatever it holds; cutting one out of the blocks of a large frame costs 4.
-A frame that is cut here is like one of its own: it is indexed from 0, and its rows, which are those of no other frame,
-lie in memory that may be written to.
+Making a frame costs pandas about 100 us, whatever its size; cutting one out of the blocks of a large frame costs 4 us.
+A frame that is cut here is like any other: it is indexed from 0, and its rows are in memory that may be written to and
+that no other frame has.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from pandas.core.internals import BlockManager
 from hdfsstore._cext.pandas_frames import Each, FrameCutter
 from hdfsstore.spark.convert.pandas_types import ToPandas
 
-# The releases of pandas whose blocks are known to work as cext/pandas_frames.pyx takes them to.
+# The releases of pandas whose blocks are as cext/pandas_frames.pyx expects them.
 KNOWN_BLOCKS = (2, 2) <= tuple(map(int, pd.__version__.split(".")[:2])) < (3, 0) and isinstance(
     pd.DataFrame()._mgr, BlockManager
 )
 
-# Frames that are cut together: the processor has what it needs at hand then. Python's garbage collector is called upon
-# for 700 objects, and a frame has some 15.
+# Frames that are cut together, while the code is in the processor's caches. Python's garbage collector runs after 700
+# new objects, and a frame has some 15.
 _AHEAD = 16
 
-# Gives the rows from some numbers to others as a frame each.
+# Cuts a frame for each pair of the first row's number and the one behind the last row's.
 Cut = Callable[[list[int], list[int]], list[pd.DataFrame]]
 
 
 class Frames:
-    """The frames of groups of rows, each as what a user's function iterates over; to be iterated over once.
+    """Yields for each group of rows an iterator over its frame, as a user's function gets it. To be iterated over once.
 
     Args:
         rows: of all groups, one group after the other.
-        starts: where each group begins, and at last where the last one ends; no group is empty.
+        starts: the first row of each group, and then the number of rows; no group is empty.
     """
 
     def __init__(self, rows: pa.Table, starts: np.ndarray[Any, Any], to_pandas: ToPandas) -> None:
@@ -62,7 +62,7 @@ class Frames:
         return Each(map(self._cut, range(0, len(self._which), _AHEAD)))
 
     def _cut(self, first: int) -> list[pd.DataFrame]:
-        """The frames of some groups, from that one on."""
+        """Cuts the frames of some groups, beginning with that one."""
         some = slice(first, first + _AHEAD)
         which, starts, ends = self._which[some], self._starts[some], self._ends[some]
         kinds = set(which)
@@ -81,15 +81,14 @@ class Frames:
 
 
 def cutter(frame: pd.DataFrame) -> Cut:
-    """What cuts frames out of one with at least one column, whose labels are an Index of objects."""
+    """Makes the function that cuts frames out of one with at least one column, whose labels are an Index of objects."""
     return FrameCutter(frame) if KNOWN_BLOCKS else _cut_rows(frame)
 
 
 def _kinds(rows: pa.Table, starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """A number for each group such that the dtypes of all groups of a number are the same; None: of all.
+    """Numbers the groups so that groups of one number have the same dtypes. None: all groups have.
 
-    A column of integers or booleans has another dtype in pandas where it holds a null, which Spark decides frame by
-    frame.
+    In pandas a column of integers or booleans has another dtype if it has a null. Spark decides this frame by frame.
     """
     flags = []
     for column in rows.columns:
@@ -109,7 +108,7 @@ def _cut_rows(frame: pd.DataFrame) -> Cut:
 
     def one(start: int, end: int) -> pd.DataFrame:
         rows = frame.iloc[start:end].reset_index(drop=True)
-        rows.columns = frame.columns.copy(deep=True)  # a function may write over its labels
+        rows.columns = frame.columns.copy(deep=True)  # a function may change its labels
         return rows
 
     return cut

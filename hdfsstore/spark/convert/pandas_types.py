@@ -1,7 +1,7 @@
-"""Arrow to pandas and back for user functions, by the conversions of the PySpark that is installed.
+"""Convert Arrow to pandas and back for user functions, by the conversions of the installed PySpark.
 
-They are PySpark's own code, so that a function gets what applyInPandasWithState gives it: time-zone-naive timestamps of
-the session, dates as objects, structs as dicts, arrays as numpy arrays, integers with nulls as floats.
+PySpark's own code does it, so a function gets the same as from Spark's applyInPandasWithState: time-zone-naive
+timestamps of the session, dates as objects, structs as dicts, arrays as numpy arrays, integers with nulls as floats.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _MOST_RECORDS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PandasConf:
-    """The session's settings of pandas functions, which a task does not see.
+    """The session's settings of pandas functions; a task has no session to read them from.
 
     Attributes:
         timezone: of the session; timestamps are naive in it.
         columns_by_name: whether columns of output frames are matched by name where their labels are strings.
         safe_cast: whether an output value that does not fit exactly is an error.
-        int_to_decimal: whether integers are taken for decimals.
+        int_to_decimal: whether integers are accepted as decimals.
         int_extension: whether integer columns are of pandas' nullable types.
         max_records: of a frame.
     """
@@ -53,7 +53,7 @@ class PandasConf:
 
     @classmethod
     def of(cls, spark: SparkSession) -> PandasConf:
-        """What the session says now."""
+        """The session's current settings."""
 
         def said(name: str) -> str:
             return spark.conf.get(name) or ""
@@ -81,7 +81,7 @@ class ToPandas:
         self._conf = conf
 
     def series(self, column: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
-        """The column as a pandas.Series, under no name in particular."""
+        """The column as a pandas.Series, whose name is not defined."""
         conf = self._conf
         wanted = _in_zone(column.type, conf.timezone)
         if wanted != column.type:
@@ -106,13 +106,13 @@ class ToPandas:
         )
 
     def frame(self, rows: pa.Table) -> pd.DataFrame:
-        """The rows, indexed from 0, in memory of their own that may be written to."""
+        """The rows as a frame, indexed from 0, in memory of its own that may be written to."""
         frame = pd.concat([self.series(column) for column in rows.columns], axis=1)
         frame.columns = pd.Index(rows.column_names, dtype=object)
         return frame
 
     def tuples(self, keys: pa.StructArray) -> Iterator[tuple[Any, ...]]:
-        """The keys, which are not null: each what the first row of a frame of that key alone holds."""
+        """The keys, which are not null. Each has the values of the first row in a frame of that key alone."""
         if not keys.type.num_fields:
             return itertools.repeat((), len(keys))
         return zip(*map(self._values, keys.flatten()), strict=True)
@@ -120,7 +120,7 @@ class ToPandas:
     def _values(self, column: pa.Array[Any]) -> list[Any]:
         nothing: Any = None
         if _is_of_structs_of_times(column):
-            # A window: by its columns at a tenth of the cost of one by one.
+            # A window of event time: converting its columns costs a tenth of converting its values.
             names = [field.name for field in column.type]
             times = zip(*(self.series(part).astype("datetime64[us]") for part in column.flatten()), strict=True)
             return [dict(zip(names, start_and_end, strict=True)) for start_and_end in times]
@@ -189,7 +189,7 @@ def _is_of_times(column: pa.Array[Any]) -> bool:
 
 
 def _scalars(series: Any) -> list[Any]:
-    """What series[0], series[1], ... are. A Series itself iterates over Python's own numbers."""
+    """The values as series[0], series[1], ... A Series itself iterates over Python's own numbers."""
     return list(series.to_numpy() if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf" else series)
 
 
@@ -209,7 +209,7 @@ def _in_zone(arrow_type: pa.DataType, zone: str) -> pa.DataType:
 
 
 def _serializer(conf: PandasConf) -> Any:
-    """What converts in PySpark 4.1."""
+    """The converter of PySpark 4.1."""
     return ArrowStreamPandasUDFSerializer(
         conf.timezone,
         conf.safe_cast,

@@ -1,4 +1,4 @@
-"""Rows and states that the user's functions gave, as Arrow columns; the other direction is in arrow_to_rows.py.
+"""Convert rows and states that the user's functions return to Arrow columns; arrow_to_rows.py converts back.
 
 A value has to fit the declared type: numbers in its range, datetimes for timestamps (those without a zone in local
 time, as PySpark's Rows have it), and so on.
@@ -21,7 +21,7 @@ from hdfsstore.spark.redaction import Shown
 _INTEGERS: frozenset[type] = frozenset((int, type(None)))
 _DATETIMES: frozenset[type] = frozenset((datetime.datetime, type(None)))
 _DATES: frozenset[type] = _DATETIMES | {datetime.date}
-# What conversions raise of values that do not fit.
+# What conversions raise for values that do not fit.
 _MISFITS = (pa.ArrowException, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
 
 
@@ -30,7 +30,7 @@ class MisfitError(Exception):
 
     Attributes:
         message: about the row, or about the value and its column.
-        row: the row's number among those that were converted together; None: the one that was just given.
+        row: the row's number among those that were converted together; None: the row was converted alone.
     """
 
     def __init__(self, message: str, row: int | None = None) -> None:
@@ -48,7 +48,7 @@ class RowWriter:
         shown: how messages show values.
 
     Attributes:
-        is_plain: whether `accept` gives a tuple of the schema's width as it is, and copies no values.
+        is_plain: whether `accept` returns a tuple of the schema's width unchanged, without copying values.
     """
 
     def __init__(self, schema: s.StructType, fields: Sequence[pa.Field[Any]], shown: Shown) -> None:
@@ -56,7 +56,7 @@ class RowWriter:
         self._shown = shown
         self._fields = list(fields)
         self._columns = [_column_of(field.dataType) for field in schema.fields]
-        # Values that may change are copied as they are given; all others are converted a column at a time.
+        # Values that may change are copied at once; all others are converted a column at a time.
         self._at_once = [
             (i, field, converter_of(field.dataType))
             for i, field in enumerate(schema.fields)
@@ -66,7 +66,7 @@ class RowWriter:
         self.is_plain = not self._at_once
 
     def accept(self, row: Any) -> tuple[Any, ...]:
-        """The row as a tuple that does not change any more; MisfitError."""
+        """The row as a tuple that no longer changes; MisfitError."""
         if not isinstance(row, tuple):
             row = self._as_tuple(row)
         if len(row) != self._width:
@@ -79,7 +79,7 @@ class RowWriter:
         return self.columns(list(zip(*rows, strict=True)) if rows else [()] * self._width)
 
     def columns(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool] | None = None) -> list[pa.Array[Any]]:
-        """The same by column, with None, whatever the column, where `is_there` says that there is no row."""
+        """Converts columns of accepted rows. Where `is_there` is False there is no row, and any column may be None."""
         return [self._array(i, column, is_there) for i, column in enumerate(columns)]
 
     def _array(self, i: int, values: Sequence[Any], is_there: Sequence[bool] | None) -> pa.Array[Any]:
@@ -98,7 +98,7 @@ class RowWriter:
         return array
 
     def _one_by_one(self, i: int, values: Sequence[Any]) -> pa.Array[Any]:
-        """The slow way; MisfitError names the value that does not fit."""
+        """Converts value by value, slowly; MisfitError names the value that does not fit."""
         field, arrow_type = self._schema.fields[i], self._fields[i].type
         convert = _same if self._is_converted(i) else converter_of(field.dataType)
         try:
@@ -115,7 +115,7 @@ class RowWriter:
         return any(i == column for column, _, _ in self._at_once)
 
     def _with_copies(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        # A list, say, may be filled anew for the next row.
+        # The function may use the same list again for its next row, for example.
         values = list(row)
         for i, field, convert in self._at_once:
             try:
@@ -143,10 +143,10 @@ class RowWriter:
 
 
 def whole(array: pa.Array[Any] | pa.ChunkedArray, column: str) -> pa.Array[Any]:
-    """What pyarrow has made of the values of a column.
+    """Checks that pyarrow made one array of the values of a column.
 
     Raises:
-        SizeLimitError: it is in chunks, as one array has no room for so many bytes.
+        SizeLimitError: it is in chunks, because one array has no room for so many bytes.
     """
     if isinstance(array, pa.ChunkedArray):
         raise SizeLimitError(
@@ -161,7 +161,7 @@ def _same(value: Any) -> Any:
 
 
 def _column_of(data_type: s.DataType) -> Callable[[Sequence[Any], Any], pa.Array[Any]]:
-    """The fast conversion of a column; it raises one of _MISFITS where it does not know better."""
+    """The fast conversion of a column; it raises one of _MISFITS if a value may not fit."""
     if isinstance(data_type, s.IntegralType):
         return _integers
     if isinstance(data_type, s.DateType):

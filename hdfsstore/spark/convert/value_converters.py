@@ -1,4 +1,4 @@
-"""One value of the user's at a time, as pyarrow takes it: checked, and what can change is copied."""
+"""Check and convert one value of the user's at a time for pyarrow, and copy values that can change."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SCALARS = (
 
 
 def converter_of(data_type: s.DataType, nullable: bool = True) -> Converter:
-    """The conversion of values of a Spark type, where pyarrow's own would let through too much.
+    """The conversion of values of a Spark type. It is stricter than pyarrow's own.
 
-    It raises a TypeError, ValueError, ArithmeticError or AssertionError of a value that does not fit.
+    It raises a TypeError, ValueError, ArithmeticError or AssertionError for a value that does not fit.
     """
     convert = _converter(data_type)
 
@@ -123,7 +123,7 @@ def _date(value: Any) -> datetime.date:
 
 
 def in_utc(time: datetime.datetime) -> datetime.datetime:
-    """The same time in UTC; OverflowError where its year, there or in local time, in which it is read, is none."""
+    """The same time in UTC. OverflowError: in UTC, or in local time, it is not in the years 1 to 9999."""
     utc = time.astimezone(datetime.UTC)
     if not 1 < utc.year < 9999:
         utc.astimezone()
@@ -135,6 +135,6 @@ def _timestamp(value: Any) -> datetime.datetime:
         raise TypeError("a datetime is needed")
     if value != value:
         raise ValueError("NaT is no time: give None")
-    # A pandas.Timestamp without a zone is local time as other datetimes are, which its own astimezone() refuses.
+    # A pandas.Timestamp without a zone is in local time, as other datetimes are; but its own astimezone() refuses it.
     time: datetime.datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
     return in_utc(time)

@@ -1,4 +1,4 @@
-"""mapInArrowWithState: one call of the user's function for all keys of a partition."""
+"""Run mapInArrowWithState: call the user's function once for many keys of a partition."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hdfsstore.state.rows import BinaryRows
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | pa.StructArray | pa.Array[Any] | pa.ChunkedArray[Any]"
 UserFunction: TypeAlias = "Callable[[pa.Table, ArrowState], pa.Table | pa.RecordBatch | None]"
 
-# Rows of the output in a batch of it, which Spark reads at once.
+# Rows in a batch of the output; Spark reads each batch at once.
 _OUTPUT_ROWS = 1 << 16
 # Expired keys in a call.
 _EXPIRED_ROWS = 1 << 20
 
 
 class _Got(NamedTuple):
-    """What `get` was asked for, and the rows of these keys."""
+    """The keys that `get` was called with, and their encoded rows."""
 
     keys: Rows
     rows: BinaryRows
@@ -35,10 +35,10 @@ class _Got(NamedTuple):
 class ArrowState:
     """The state of a partition's keys, as the function of mapInArrowWithState reads and changes it.
 
-    Keys are a table or record batch that has the key columns, by name and among others; a struct of them; or, where
-    there is one key column, an array of it. They are those of the rows and of `expired`: for one of another partition,
-    whose state is not here, each method raises StateStoreError. States are tables, record batches or structs of the
-    state's columns.
+    Keys are a table or record batch that has the key columns by name, perhaps among others; a struct of them; or, if
+    there is one key column, an array of it. They are keys of the rows and of `expired`: each method raises
+    StateStoreError for a key of another partition, because its state is not here. States are tables, record batches or
+    structs of the state's columns.
 
     Attributes:
         watermark_ms: the event-time watermark of the batch, milliseconds since 1970; -1 where there is none.
@@ -57,14 +57,14 @@ class ArrowState:
         structs = self._keys(keys)
         rows = self._state.encode_keys(structs)
         states = self._state.get(rows)
-        if states.null_count:  # only a key without a state can be another partition's
+        if states.null_count:  # a key that has a state is of this partition
             all_new = states.null_count == len(states)
             self._state.check_keys(structs if all_new else structs.filter(states.is_null()))
         self._got = _Got(keys, rows)
         return _table_of(states)
 
     def put(self, keys: Rows, values: Rows, timeout_ms: Any = None) -> None:
-        """Sets the states of the keys; of a key that is there twice the last one holds.
+        """Sets the states of the keys; if a key is there twice, its last state counts.
 
         Args:
             keys: as the rows and `expired` give them.
@@ -85,14 +85,17 @@ class ArrowState:
         self._state.remove(self._encoded(keys))
 
     def expired(self) -> pa.Table:
-        """The keys whose timeout is over, in the call that is made for them; empty in others.
+        """The keys that have expired, in the calls that are made for them; empty in other calls.
 
-        As with Spark's own functions such a key comes again in the next batch unless its state is put or removed.
+        As with Spark's own functions, such a key comes again in the next batch unless its state is put or removed.
         """
         return self._expired
 
     def _encoded(self, keys: Rows) -> BinaryRows:
-        """The rows of keys of this partition. Those of the last `get` are checked, and the store knows them again."""
+        """Encodes keys and checks that they are of this partition.
+
+        Keys of the last `get` are checked already, and the store recognizes their rows.
+        """
         if self._got is not None and self._got.keys is keys:
             return self._got.rows
         structs = self._keys(keys)
@@ -137,12 +140,12 @@ class ArrowState:
 
 
 class ArrowEngine:
-    """Runs mapInArrowWithState. Partitions and batches without rows and expired keys do not call the function.
+    """Runs mapInArrowWithState. Without rows and expired keys, the function is not called.
 
     Args:
         func: the user's.
         columns: of the rows.
-        output: the Arrow schema of what it gives.
+        output: the Arrow schema of what it returns.
     """
 
     def __init__(self, func: UserFunction, columns: Columns, output: pa.Schema) -> None:
@@ -150,17 +153,17 @@ class ArrowEngine:
         self._columns = columns
         self._output = output
 
-    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
-        for call in calls:
-            yield from self._run(self._with_keys(call.rows, call.keys), ArrowState(state), state)
+    def data(self, keyed_rows: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        for keyed in keyed_rows:
+            yield from self._call(self._with_keys(keyed.rows, keyed.keys), ArrowState(state), state)
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
         no_rows = self._with_keys(state.no_rows, cast(pa.StructArray, pa.array([], state.key_type)))
-        for keys in state.due_keys(_EXPIRED_ROWS):
-            yield from self._run(no_rows, ArrowState(state, keys), state)
+        for keys in state.expired_keys(_EXPIRED_ROWS):
+            yield from self._call(no_rows, ArrowState(state, keys), state)
 
     def _with_keys(self, rows: pa.Table, keys: pa.StructArray) -> pa.Table:
-        """The rows with the key columns that are not simply columns of the data, in the place of any of that name."""
+        """Adds the key columns that are computed, not columns of the data; each replaces a data column of its name."""
         for i, position in enumerate(self._columns.key_positions):
             if position >= len(self._columns.data_names):
                 name = self._columns.key_names[i]
@@ -169,7 +172,7 @@ class ArrowEngine:
                 rows = rows.set_column(at[0], name, column) if at else rows.append_column(name, column)
         return rows
 
-    def _run(self, rows: pa.Table, arrow_state: ArrowState, state: PartitionState) -> Iterator[pa.RecordBatch]:
+    def _call(self, rows: pa.Table, arrow_state: ArrowState, state: PartitionState) -> Iterator[pa.RecordBatch]:
         try:
             output = self._func(rows, arrow_state)
             if output is None:
@@ -186,7 +189,7 @@ class ArrowEngine:
         yield from table.to_batches(max_chunksize=_OUTPUT_ROWS)
 
     def _in_schema(self, output: Any) -> pa.Table:
-        """What the function gave in the declared columns; TypeError and ValueError where it does not fit."""
+        """Converts what the function returned to the declared columns. TypeError, ValueError: it does not fit."""
         if isinstance(output, pa.RecordBatch):
             output = pa.Table.from_batches([output])
         if not isinstance(output, pa.Table):
@@ -211,13 +214,13 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _table_of(structs: pa.StructArray) -> pa.Table:
-    """The columns of structs, every one of them null where the struct is."""
+    """The columns of structs; where a struct is null, all of them are."""
     fields = [field.with_nullable(True) for field in structs.type]
     return pa.Table.from_arrays(structs.flatten(), schema=pa.schema(fields))
 
 
 def _structs(rows: Rows, wanted: Any, what: str) -> pa.StructArray:
-    """Rows as structs of the wanted columns, which are found by name."""
+    """Converts rows to structs of the wanted columns, found by name."""
     if isinstance(rows, pa.ChunkedArray):
         rows = rows.combine_chunks()
     if isinstance(rows, pa.StructArray):

@@ -1,4 +1,4 @@
-"""What runs the user's function in a task: one engine for each method of StatefulGroups."""
+"""Define the protocol of engines, which run the user's function in a task: one for each method of StatefulGroups."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hdfsstore.spark.worker.partition_state import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Rows of whole keys: all that a batch has of them.
+    """Some keys, with all rows that a batch has of them.
 
     Attributes:
         rows: the data columns, under the user's names.
-        keys: the key of each row, normalised; a struct as there may be no key column.
+        keys: the key of each row, normalised; a struct, because there may be no key column.
         is_sorted: whether equal keys are adjacent.
     """
 
@@ -29,8 +29,8 @@ class KeyedRows:
 class Engine(Protocol):
     """Made on the driver, and pickled for the tasks."""
 
-    def data(self, calls: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
-        """Runs the function on the rows; gives its output in the declared schema."""
+    def data(self, keyed_rows: Iterator[KeyedRows], state: PartitionState) -> Iterator[pa.RecordBatch]:
+        """Runs the function on the rows; yields its output in the declared schema."""
 
     def expired(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
-        """Runs it on the keys whose timeout is over, after the data."""
+        """Runs the function on the keys that have expired, after `data`."""

@@ -1,12 +1,10 @@
-"""GroupState as functions of one key get it: PySpark's own class, with a constructor that costs next to nothing.
+"""Make the GroupState that functions of one key get: PySpark's own class, with a constructor that costs very little.
 
-What Spark writes when the function has ended, by what was done to the state (seen on 4.3; PySpark never compares the
-timeout with the stored one):
+When the function has ended, Spark writes (seen on 4.3; PySpark never compares the timeout with the stored one):
 
     removed, no timeout set           the key is removed
     updated, or a timeout was set     the state, null where there is none, and the timeout set; -1, none, if it was not
-    else                              nothing: the key keeps its state and its timeout, one that has come fires again
-
+    else                              nothing: the key keeps its state and its timeout, which fires again if expired
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ NO_WATERMARK = -1
 class KeyState(ColumnsState, GroupState):
     """The state of one key in one call of the user's function; made by the classes that `key_state_class` gives.
 
-    PySpark's `get`, `update`, `remove`, timeouts and checks, but not its transport to the JVM. What is the same for all
-    keys of a task stands in the class; an instance holds its value and what was done to it.
+    It has PySpark's `get`, `update`, `remove`, timeouts and checks, but not its transport to the JVM. The class has
+    what all keys of a task share; an instance has its value and what the function did to it.
 
     Args:
         value: the state's columns; None where the key has no state.
@@ -41,9 +39,9 @@ class KeyState(ColumnsState, GroupState):
 
 
 class KeyValue(ValueState, KeyState):
-    """A KeyState whose state is one Python value and no tuple of columns.
+    """A KeyState whose state is one Python value instead of a tuple of columns.
 
-    `update` raises TypeError or ValueError of a value that would not come back as it is.
+    `update` raises TypeError or ValueError for a value that would not come back equal.
     """
 
     _check = staticmethod(packable)
@@ -63,7 +61,7 @@ def key_state_class(
         timeout_conf: NoTimeout, ProcessingTimeTimeout or EventTimeTimeout.
         processing_time_ms: of the batch.
         watermark_ms: of the batch; NO_WATERMARK where the query has none.
-        has_timed_out: whether the function is called because the keys' timeouts have come.
+        has_timed_out: whether the function is called because the keys have expired.
         base: KeyState, or KeyValue for a state that is one Python value.
     """
     constants = {
@@ -77,10 +75,10 @@ def key_state_class(
 
 
 def plain_value(value: Any) -> Any:
-    """NumPy's and pandas' scalars as Python's."""
+    """Converts NumPy's and pandas' scalars to Python's."""
     if type(value) in PLAIN:
         return value
-    numpy = sys.modules.get("numpy")  # without it, no value is one of its own
+    numpy = sys.modules.get("numpy")  # if it is not imported, no value is NumPy's
     if numpy is not None and isinstance(value, numpy.generic):
         return value.tolist()
     if hasattr(value, "to_pytimedelta"):

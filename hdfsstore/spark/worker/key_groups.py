@@ -1,4 +1,4 @@
-"""The rows of one call by key."""
+"""Group rows by key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hdfsstore.state.rows import BinaryRows
 
 @dataclass(frozen=True, slots=True)
 class KeyGroups:
-    """Which rows are of one key; keys in the order of their first rows, a key's rows in their own.
+    """The rows of each key. Keys are in the order of their first rows; the rows of a key keep their order.
 
     Attributes:
-        order: the rows' numbers, key by key; None where they lie so already.
+        order: the rows' numbers, key by key; None if the rows are in this order already.
         starts: where each key's rows begin in `order`, and behind the last one the number of rows.
         first: the number of each key's first row.
     """
@@ -32,7 +32,7 @@ class KeyGroups:
         return len(self.first)
 
     def chunks(self, max_rows: int, first: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-        """Parts of the keys [first, end), as such pairs, each with at most max_rows rows; or one key with more."""
+        """Splits the keys [first, end) into such pairs, of at most max_rows rows each, or of one key with more."""
         end = len(self) if end is None else end
         starts = self.starts[first : end + 1].tolist()
         begin = 0

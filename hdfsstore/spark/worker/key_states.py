@@ -1,4 +1,4 @@
-"""The states of some keys: read together, given to the user's function one by one, and written together."""
+"""Read the states of some keys together, give them to the user's function one by one, and write them together."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hdfsstore.state.rows import BinaryRows
 
 
 class StateCodec(Protocol):
-    """Between the states of Arrow and those of the user's function.
+    """Converts states between Arrow and the values that the user's function sees.
 
     Attributes:
         state_class: of the states.
         width: how many columns a state has.
-        is_plain: whether `accept` gives a tuple of so many values as it is.
-        remedy: what to do about a MisfitError.
+        is_plain: whether `accept` returns a tuple of that many values unchanged.
+        remedy: of the error for a value that does not fit.
     """
 
     state_class: type[KeyState]
@@ -40,7 +40,7 @@ class StateCodec(Protocol):
         """The values of the states; None where there is none."""
 
     def accept(self, value: Any) -> tuple[Any, ...]:
-        """The columns of a value that the function has set. They do not change any more. MisfitError."""
+        """The columns of a value that the function has set; they no longer change. MisfitError."""
 
     def encode(self, columns: Sequence[Sequence[Any]], is_there: Sequence[bool]) -> list[pa.Array[Any]]:
         """The columns of accepted values, None where there is no state. MisfitError."""
@@ -88,20 +88,20 @@ class KeyStates:
         self._class_of_expired = self._class(has_timed_out=True)
         self._key_rows: BinaryRows = pa.array([], pa.binary())
         self._notes = Notes(codec.width, self._accept, codec.is_plain)
-        # Notes what the function has done to the state of a key, once it has ended: keep(index, state), the key's
-        # number among those that were read.
+        # keep(index, state) notes what the function did to the state of a key. It is called when the function has
+        # ended; index is the key's number among those that were read.
         self.keep = self._notes.keep
 
     def read(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
         """The states of keys that have rows, as PartitionState.read gives them.
 
-        Each is made when it is asked for: objects that get old make Python's garbage collector look for others.
+        Each is made when it is asked for: objects that live long make Python's garbage collector run more.
         """
         self._key_rows = key_rows
         return map(self._class_of_data, self._decoded(states))
 
     def read_expired(self, key_rows: BinaryRows, states: pa.StructArray) -> Iterator[KeyState]:
-        """The states of keys whose timeout is over, as PartitionState.expired gives them."""
+        """The states of expired keys, as PartitionState.expired gives them."""
         self._key_rows = key_rows
         return map(self._class_of_expired, self._decoded(states))
 
@@ -143,7 +143,7 @@ class KeyStates:
             ) from error
 
     def _taken(self, indices: list[int]) -> BinaryRows:
-        """Some of the keys that were read, by ascending numbers; if all, the very array, which a store knows again."""
+        """Some of the keys that were read, by ascending numbers; if all, the same array, which a store recognizes."""
         return self._key_rows if len(indices) == len(self._key_rows) else self._key_rows.take(_numbers(indices))
 
     def _accept(self, index: int, value: Any) -> tuple[Any, ...]:
@@ -177,7 +177,7 @@ def _numbers(indices: list[int]) -> npt.NDArray[np.int32]:
 def _structs(
     arrow_type: pa.StructType, columns: list[pa.Array[Any]], is_there: npt.NDArray[np.bool_]
 ) -> pa.StructArray:
-    """Structs that are null where there is no state, whose columns hold nulls there, nullable or not."""
+    """Makes structs. Where there is no state, the struct and all its columns are null, also those not nullable."""
     validity = None if is_there.all() else pa.array(is_there).buffers()[1]
     structs = pa.Array.from_buffers(arrow_type, len(is_there), [validity], children=columns)
     return cast(pa.StructArray, structs)

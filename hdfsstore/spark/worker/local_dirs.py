@@ -1,6 +1,6 @@
-"""Where files of an application's queries lie on a host: beside what Spark itself keeps on the host's disks.
+"""Choose the local folder for files of an application's queries: beside Spark's own local files on the host.
 
-    who starts the executor   where its folders are named        who deletes them, whatever became of the executor
+    who starts the executor   where its folders are named        who deletes them, however the executor ended
     YARN                      LOCAL_DIRS, comma                  the node manager, once the application has ended
     standalone's worker       SPARK_EXECUTOR_DIRS, path list     the worker, once the application has ended
     the driver, local mode    SparkFiles: <folder>/userFiles-*   the driver, when it ends; not when it is killed
@@ -25,13 +25,13 @@ from hdfsstore.state.local.budget import is_in_memory
 
 
 def local_dir(application_id: str) -> str | None:
-    """The folder for images of an application, to be called in a task; None where Spark's folders are not known."""
+    """The folder for images of an application; None where Spark's folders are not known. To be called in a task."""
     folders = _of_this_task()
     return str(Path(folders[0], f"hdfsstore-{os.geteuid()}-{application_id}")) if folders else None
 
 
 def temporary_dir() -> str:
-    """A folder for files without a name, to be called in a task: any one of Spark's, if they are known."""
+    """A folder for files without a name: any one of Spark's, if they are known. To be called in a task."""
     return random.choice(_of_this_task() or [tempfile.gettempdir()])
 
 

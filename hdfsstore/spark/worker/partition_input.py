@@ -1,9 +1,9 @@
-"""What a task reads: its partition's number, and its rows cut into calls.
+"""Read the input of a task: the number of its partition, and its rows by whole keys.
 
-The batches of a partition hold one marker row, which has the partition's number in the first column, where the data's
-rows are null. Sorted input begins with the marker and has equal keys beside each other; otherwise both lie anywhere,
-and all rows are read before the first call.
-A batch of the query without markers has no such column: the first row's key tells the partition.
+The rows of a partition include one marker row. It has the partition's number in the first column, which is null in the
+rows of the data. Sorted input begins with the marker, and equal keys are adjacent. In other input both are anywhere, so
+all rows are read before the first key.
+A batch without markers has no such column: the key of the first row tells the partition.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class PartitionInput:
         batches: what Spark gives to the task.
 
     Attributes:
-        partition_id: None: there is neither a marker nor a row.
-        num_rows: that were read so far, those that were late included.
-        num_late: of them.
-        nbytes: that they took in Arrow.
-        row_bytes: the most that a row took, on average of one of Spark's batches.
+        partition_id: None if there is neither a marker nor a row.
+        num_rows: rows that were read so far, late ones included.
+        num_late: late rows among them.
+        nbytes: bytes of all these rows in Arrow.
+        row_bytes: the largest average size of a row in one of Spark's batches.
         no_rows: an empty table of the data columns.
 
     Raises:
-        StateStoreError: the rows are not those of one partition; or there are more unsorted ones than may be held, and
-            they cannot be written to the local disk.
+        StateStoreError: the rows are not those of one partition, or unsorted rows do not fit in memory and cannot be
+            written to the local disk.
     """
 
     def __init__(self, query: QuerySpec, batch: BatchSpec, batches: Iterator[pa.RecordBatch]) -> None:
@@ -62,11 +62,11 @@ class PartitionInput:
             return
         if self._parts is not None:
             for part in self._parts:
-                yield from self._call(part)
+                yield from self._keyed(part)
             return
         held: list[pa.RecordBatch] = []
         held_bytes = 0
-        only: bytes | None = None  # the key that all of `held` are rows of, where that was found
+        only: bytes | None = None  # the key of all rows in `held`, once it is known
         for rows in self._data():
             held.append(rows)
             held_bytes += rows.nbytes
@@ -75,11 +75,11 @@ class PartitionInput:
             last = self._key_row(rows, rows.num_rows - 1)
             if last == only:
                 continue
-            call, held = self._cut(held, last)
-            yield from self._call(call)
+            whole, held = self._cut(held, last)
+            yield from self._keyed(whole)
             held_bytes = sum(rows.nbytes for rows in held)
             only = last
-        yield from self._call(held)
+        yield from self._keyed(held)
 
     def _data(self) -> Iterator[pa.RecordBatch]:
         """The rows, without the marker column, that are not late."""
@@ -113,7 +113,7 @@ class PartitionInput:
             yield rows
 
     def _find_row(self) -> int | None:
-        """Reads all rows, but sorted ones, of which the first batch is enough."""
+        """Finds the partition by the first row. Reads all rows, or of sorted ones only the first batch."""
         first: pa.RecordBatch | None = None
         for rows in self._batches:
             if not rows.num_rows:
@@ -129,7 +129,7 @@ class PartitionInput:
         return cast("int", self._partition_ids(self._keys(first))[0].as_py())
 
     def _find_marker(self) -> int | None:
-        """Reads on to the marker row and takes it out."""
+        """Reads up to the marker row and removes it. Reads all rows unless they are sorted."""
         found = None
         for batch in self._batches:
             markers = batch.column(0)
@@ -152,7 +152,7 @@ class PartitionInput:
         return found
 
     def _hold(self, rows: pa.RecordBatch) -> None:
-        """Keeps rows until they are asked for. Unsorted ones that are too many are parted."""
+        """Keeps rows until they are asked for. Unsorted rows over the limit are split by key."""
         self._ahead.append(rows)
         self._ahead_bytes += rows.nbytes
         if self._batch.is_sorted or not self._key_schema.names or self._ahead_bytes <= self._query.max_bytes_per_call:
@@ -163,7 +163,7 @@ class PartitionInput:
             for kept in self._kept(self._ahead.popleft()):
                 self._parts.add(kept)
 
-    def _call(self, batches: list[pa.RecordBatch]) -> Iterator[KeyedRows]:
+    def _keyed(self, batches: list[pa.RecordBatch]) -> Iterator[KeyedRows]:
         if not batches:
             return
         table = pa.Table.from_batches(batches)
@@ -192,7 +192,7 @@ class PartitionInput:
         return pa.StructArray.from_arrays(columns, fields=list(self._key_schema))
 
     def _cut(self, held: list[pa.RecordBatch], last: bytes) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Parts sorted rows before those of the last key, which may go on in the next batch."""
+        """Splits sorted rows before those of the last key, which may continue in the next batch."""
         for i in reversed(range(len(held))):
             rows = held[i]
             low, high = 0, rows.num_rows

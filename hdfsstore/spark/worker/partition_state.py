@@ -1,4 +1,4 @@
-"""The state of one partition in one batch, as the user's functions read and change it through their engines."""
+"""Read and change the state of one partition in one batch, for the engines of the user's functions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hdfsstore.spark.spec import (
 )
 from hdfsstore.state.rows import BatchCodec, BinaryRows
 
-# Rows that are decoded at a time take so many bytes at most, or are one: an Arrow array has room for 2 GiB, and states
-# that were read together are written together, when there may be more of each.
+# At most so many bytes of rows are decoded at a time, or one row. An Arrow array has room for 2 GiB, and states that
+# were read together are written together, when each may have grown.
 PART_BYTES = 1 << 28
 
 
 class TimeoutStore(Protocol):
-    """What a store does for the state of a partition."""
+    """The methods of a store that the state of a partition needs."""
 
     def get_many(self, keys: BinaryRows) -> BinaryRows: ...
 
@@ -35,10 +35,10 @@ class TimeoutStore(Protocol):
     def remove_many(self, keys: BinaryRows) -> None: ...
 
     def expired(self, before: int, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
-        """Keys, and their values, whose timeout is less than `end` and not -1, each once."""
+        """Keys, and their values, whose timeout is less than `before` and not -1, each once."""
 
     def next_expiry(self) -> int | None:
-        """No timeout is less; None where there is none."""
+        """The least timeout, or a number below it; None if there is none."""
 
 
 class PartitionState:
@@ -71,14 +71,14 @@ class PartitionState:
         self.shown = query.shown
 
     def encode_keys(self, keys: pa.StructArray) -> BinaryRows:
-        """The bytes of the keys, an UnsafeRow each."""
+        """Encodes each key as an UnsafeRow."""
         return self._keys.encode_structs(keys)
 
     def decode_keys(self, key_rows: BinaryRows) -> pa.StructArray:
         return self._keys.decode(key_rows)
 
     def check_keys(self, keys: pa.StructArray) -> None:
-        """StateStoreError: one of the keys does not belong into this partition."""
+        """Checks that all keys are of this partition. StateStoreError: one is not."""
         wrong = pc.not_equal(partition_ids(keys, self._query.key_schema, self._query.num_partitions), self.partition_id)
         if pc.any(wrong).as_py():
             index = pc.index(wrong, True).as_py()
@@ -93,7 +93,7 @@ class PartitionState:
         return self._states(self._store.get_many(key_rows))
 
     def read(self, key_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
-        """The keys with their states, null where there is none, in parts where the states are large."""
+        """Yields the keys with their states, null where there is none; large states come in several parts."""
         return self._parts(key_rows, self._store.get_many(key_rows))
 
     def put(self, key_rows: BinaryRows, states: pa.StructArray, timeouts_ms: pa.Int64Array | None = None) -> None:
@@ -109,31 +109,31 @@ class PartitionState:
         self._store.remove_many(key_rows)
 
     def expired(self, max_rows: int) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
-        """The keys whose timeout is over, each once, with their states; at most max_rows at a time.
+        """Yields the expired keys, each once, with their states; at most max_rows at a time.
 
-        As in Spark such a key stays due, also in later batches, until its state is put or removed.
+        As in Spark, a key stays expired, also in later batches, until its state is put or removed.
         """
-        for key_rows, value_rows in self._due(max_rows):
+        for key_rows, value_rows in self._expired(max_rows):
             yield from self._parts(key_rows, value_rows)
 
-    def due_keys(self, max_rows: int) -> Iterator[pa.StructArray]:
-        """The same keys, without their states."""
-        for key_rows, _ in self._due(max_rows):
+    def expired_keys(self, max_rows: int) -> Iterator[pa.StructArray]:
+        """Yields the expired keys without their states."""
+        for key_rows, _ in self._expired(max_rows):
             for begin, end in _spans(key_rows):
                 yield self.decode_keys(key_rows[begin:end])
 
     @property
     def next_timeout_ms(self) -> int | None:
-        """No key times out before it; None where none will."""
+        """No key expires before this time; None if none will."""
         return None if self.timeout_conf == NO_TIMEOUT else self._store.next_expiry()
 
-    def _due(self, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
+    def _expired(self, max_rows: int) -> Iterator[tuple[BinaryRows, BinaryRows]]:
         if self.timeout_conf == NO_TIMEOUT:
             return iter(())
         return self._store.expired(self._batch.expiry_ms(self.timeout_conf), max_rows)
 
     def _parts(self, key_rows: BinaryRows, value_rows: BinaryRows) -> Iterator[tuple[BinaryRows, pa.StructArray]]:
-        """Keys and their states; where it is one part the very array of the keys, which a store knows again."""
+        """Yields keys and their states; if it is one part, the same array of keys, which a store recognizes."""
         for begin, end in _spans(value_rows):
             keys = key_rows if end - begin == len(key_rows) else key_rows[begin:end]
             yield keys, self._states(value_rows[begin:end])
@@ -144,7 +144,7 @@ class PartitionState:
 
 
 def _spans(rows: BinaryRows) -> Iterator[tuple[int, int]]:
-    """Where each part of rows begins and ends."""
+    """Yields the begin and end of each part of rows."""
     if not len(rows):
         return
     width = np.int64 if pa.types.is_large_binary(rows.type) else np.int32

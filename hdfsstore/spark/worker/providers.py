@@ -1,4 +1,4 @@
-"""The providers that a Python worker keeps between tasks: state in memory outlives a batch only here."""
+"""Keep the providers of a Python worker open between tasks: only they keep state in memory after a batch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from hdfsstore.state.store_id import StateStoreId
 from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.trim_memory import trim_memory
 
-# Seconds after which a partition that no task of this worker asked for is let go of: its query has ended, or Spark's
-# tasks of it run elsewhere. Its image stays on the local disk.
+# Seconds after which a provider is closed that no task of this worker has used: its query has ended, or its tasks run
+# in other workers. Its image stays on the local disk.
 IDLE_SECONDS = 600.0
-# Spark gives partitions to workers at random: each would come to hold what was committed on the images of all of them,
-# and images that others have replaced. So a worker lets go of what it was not given for so many batches; where it holds
-# more than a few, of all that it can tell another was given, as Spark starts tasks in the order of their partitions.
-# What comes back to it is read from the image that all use, and the deltas after it.
-HELD_BATCHES = 8
-FEW = 2
+# Spark gives partitions to workers at random, so in time each worker would cache versions of all partitions, also on
+# images that other workers have replaced. So a worker releases a partition that it was not given for so many batches.
+MAX_UNUSED_BATCHES = 8
+# If a worker caches more partitions than this, it releases each one that another worker must have: Spark starts tasks
+# in the order of their partitions. A partition that comes back is read from the image that all workers share, and the
+# deltas after it.
+MAX_CACHED = 2
 
 
 @dataclass(slots=True)
-class _Held:
+class _Open:
     provider: HdfsStateStoreProvider
     query: QuerySpec
     used: float
     batch_id: int
-    is_holding: bool = True
+    is_caching: bool = True
     reported: Metrics = field(default_factory=dict)
 
 
@@ -40,56 +41,56 @@ class Providers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._open: dict[tuple[str, int], _Open] = {}
 
     def get(self, query: QuerySpec, partition_id: int, batch_id: int) -> HdfsStateStoreProvider:
-        """The provider of a partition, opened where this process does not have it as the query wants it."""
+        """The provider of a partition; opens it unless it is open with the query's settings and schemas."""
         key = query.state_root, partition_id
         now = time.monotonic()
         with self._lock:
-            held = self._held.get(key)
-            if held is None or not _alike(held.query, query):
-                if held is not None:
-                    held.provider.close()
-                held = self._held[key] = _Held(_open(query, partition_id), query, now, batch_id)
-            held.used, held.batch_id, held.is_holding = now, batch_id, True
+            opened = self._open.get(key)
+            if opened is None or not _alike(opened.query, query):
+                if opened is not None:
+                    opened.provider.close()
+                opened = self._open[key] = _Open(_open(query, partition_id), query, now, batch_id)
+            opened.used, opened.batch_id, opened.is_caching = now, batch_id, True
             self._release(query.state_root, partition_id, batch_id)
-            for other in [other for other, its in self._held.items() if now - its.used > IDLE_SECONDS]:
-                self._held.pop(other).provider.close()
-            self._give_up_pages(held)
-            return held.provider
+            for other in [other for other, its in self._open.items() if now - its.used > IDLE_SECONDS]:
+                self._open.pop(other).provider.close()
+            self._drop_pages(opened)
+            return opened.provider
 
-    def _give_up_pages(self, given: _Held) -> None:
-        """Keeps the pages of images in this process's memory only for the partition that it works on.
+    def _drop_pages(self, given: _Open) -> None:
+        """Drops the resident pages of the images of all partitions but the given one.
 
-        Maintenance that reads another's at the same time has them mapped again.
+        Maintenance that reads another image at the same time maps its pages again.
         """
-        for held in self._held.values():
-            if held is not given:
-                held.provider.drop_resident_pages()
+        for opened in self._open.values():
+            if opened is not given:
+                opened.provider.drop_resident_pages()
 
     def _release(self, state_root: str, given: int, batch_id: int) -> None:
-        """Lets go of what other processes were given, as far as this one can tell."""
-        others = {partition_id: held for (root, partition_id), held in self._held.items() if root == state_root}
-        holding = {partition_id: held for partition_id, held in others.items() if held.is_holding}
+        """Releases the partitions that other workers must have by now."""
+        others = {partition_id: opened for (root, partition_id), opened in self._open.items() if root == state_root}
+        caching = {partition_id: opened for partition_id, opened in others.items() if opened.is_caching}
         released = False
-        for partition_id, held in holding.items():
-            unused = batch_id - held.batch_id
+        for partition_id, opened in caching.items():
+            unused = batch_id - opened.batch_id
             elsewhere = unused > 1 or (unused == 1 and partition_id < given)
-            if unused >= HELD_BATCHES or (elsewhere and len(holding) > FEW):
-                held.provider.release()
-                held.is_holding = False
+            if unused >= MAX_UNUSED_BATCHES or (elsewhere and len(caching) > MAX_CACHED):
+                opened.provider.release()
+                opened.is_caching = False
                 released = True
         if released:
             trim_memory()
 
     def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
-        """A store's metrics for a report; its provider's counters since the last one, with maintenance in between."""
+        """A store's metrics for a report. Its provider's counters are those since the last report, with maintenance."""
         with self._lock:
-            held = self._held.get((query.state_root, partition_id))
-            if held is None:  # another run has taken its place
+            opened = self._open.get((query.state_root, partition_id))
+            if opened is None:  # another run has replaced it
                 return dict(metrics)
-            before, held.reported = held.reported, {name: metrics[name] for name in held.provider.metrics}
+            before, opened.reported = opened.reported, {name: metrics[name] for name in opened.provider.metrics}
         return since(before, metrics)
 
 

@@ -1,7 +1,7 @@
-"""The release of hdfsstore: that of the driver has to be on every executor.
+"""Check that every executor has the driver's release of hdfsstore.
 
-A folder that was copied without the package's metadata (hdfsstore-*.dist-info) does not tell its release. Where that is
-so on the driver or on an executor, there is nothing to compare, and the task goes on.
+A package that was copied without its metadata (hdfsstore-*.dist-info) has no known release. If that is so on the driver
+or on an executor, nothing is compared, and the task continues.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RELEASE = _installed()
 
 
 class SameRelease:
-    """Something of the driver's that cannot be unpickled by another release, before all else that travels after it."""
+    """Fails to unpickle under another release than the driver's. It is pickled first, so nothing else is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[[str], SameRelease], tuple[str]]:
         return _same, (RELEASE,)

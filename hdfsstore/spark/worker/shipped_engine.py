@@ -1,11 +1,11 @@
-"""How the engine of a query, with the user's function in it, gets to the tasks: pickled once a run.
+"""Send the engine of a query, with the user's function in it, to the tasks. It is pickled once a run.
 
-PySpark pickles a batch's function on the thread that plans the batch, and tells Spark of the broadcast variables that
-it met there. The engine is pickled before, at the query's start: so the variables that it uses travel beside it. And a
-function of more than a megabyte PySpark makes a broadcast variable of, for each batch, whose file it never deletes: so
-the large ones are one of ours, whose content the query's end deletes.
+PySpark pickles a batch's function on the thread that plans the batch, and registers the broadcast variables that it
+finds there. The engine is pickled before, at the query's start, so the variables that it uses are sent beside it. For a
+function of more than a megabyte, PySpark makes a broadcast variable in each batch, and never deletes its file. So a
+large engine becomes a broadcast variable of ours, whose content is deleted when the query ends.
 
-A task unpickles the engine for itself, as PySpark's tasks do: what the function remembers outside the state does not
+Each task unpickles its own engine, as PySpark's tasks do: what the function remembers outside the state does not
 outlive the task, and accumulators are those that Spark reads after this task.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hdfsstore.spark.shipped_engine")
 
-# How often the thread that waits for the end of a query looks whether its session was stopped.
+# How often the thread that waits for the end of a query checks whether its session was stopped.
 _LOOK_SECONDS = 10
 
 
@@ -37,8 +37,8 @@ class ShippedEngine:
     """An engine on its way to the tasks; `ship` makes it.
 
     Attributes:
-        pickled: by cloudpickle; a broadcast variable of ours where that is large.
-        broadcasts: the user's, that the function uses.
+        pickled: by cloudpickle; a broadcast variable of ours if it is large.
+        broadcasts: the user's broadcast variables that the function uses.
     """
 
     pickled: bytes | Broadcast[bytes]
@@ -48,7 +48,7 @@ class ShippedEngine:
         """The engine, for one task.
 
         Raises:
-            StateStoreError: it was freed, and is where the driver's file was.
+            StateStoreError: it was freed, and the task runs where the driver's file was.
         """
         try:
             pickled = self.pickled if isinstance(self.pickled, bytes) else self.pickled.value
@@ -61,27 +61,27 @@ class ShippedEngine:
         return engine
 
     def free(self) -> None:
-        """Deletes what was made for it on the driver and the executors. To be called once, when no batch runs.
+        """Deletes the engine's files and blocks on the driver and the executors. To be called once, when no batch runs.
 
-        The variable itself, a number to the JVM, is not destroyed: Spark takes no plan that has a destroyed one, not
-        even of output that is cached. Its cleaner does that when no output is left.
+        The broadcast variable itself is not destroyed: Spark refuses a plan with a destroyed variable, even a plan of
+        cached output. Spark's cleaner destroys it when no output is left.
         """
         if isinstance(self.pickled, bytes):
             return
         context = self.pickled._sc
         try:
-            # Of a session that was stopped only the file is left; its number may be another variable's by now.
+            # A stopped session leaves only the file; another variable may have its number by now.
             if context is not None and context._jsc is not None:
                 jvm: Any = context._jvm
                 blocks = getattr(getattr(jvm.org.apache.spark.broadcast, "TorrentBroadcast$"), "MODULE$")
-                blocks.unpersist(self.pickled._jbroadcast.id(), True, False)  # the driver's too, and without waiting
+                blocks.unpersist(self.pickled._jbroadcast.id(), True, False)  # on the driver too, and without waiting
         except Py4JError as error:
             log.warning("the broadcast variable of a query's function is left to Spark: %s", error)
         finally:
             Path(self.pickled._path).unlink(missing_ok=True)
 
     def free_after(self, query: StreamingQuery) -> None:
-        """Has it freed when the query, which was started with it, has ended, for whatever reason."""
+        """Frees it when the query that was started with it has ended, for whatever reason."""
         if isinstance(self.pickled, bytes):
             return
         context = self.pickled._sc
@@ -98,7 +98,7 @@ class ShippedEngine:
 
 
 def ship(context: SparkContext, engine: Engine) -> ShippedEngine:
-    """Pickles an engine for the tasks of a run. Whoever calls it sees to it that it is freed."""
+    """Pickles an engine for the tasks of a run. The caller has to free it."""
     met: Any = context._pickled_broadcast_vars  # of this thread
     before = list(met)
     met.clear()
@@ -110,7 +110,7 @@ def ship(context: SparkContext, engine: Engine) -> ShippedEngine:
         for broadcast in before:
             met.add(broadcast)
     assert context._jvm is not None
-    # A task has the names of all partitions' versions beside it: half of what PySpark takes as it is.
+    # Half of PySpark's limit: a task also carries the ids of all partitions' versions.
     if len(pickled) > context._jvm.PythonUtils.getBroadcastThreshold(context._jsc) // 2:
         return ShippedEngine(context.broadcast(pickled), broadcasts)
     return ShippedEngine(pickled, broadcasts)

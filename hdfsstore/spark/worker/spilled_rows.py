@@ -1,7 +1,7 @@
-"""The rows of a partition, parted by key on the local disk where they are more than may be held at a time.
+"""Split the rows of a partition by key, on the local disk if they do not fit the limit of memory.
 
-The parts lie in a file without a name in one of Spark's local folders: it is gone with the process. A row goes by four
-bits of its key's hash, and the rows of a part that is still too large by the next four, until they are of one key.
+The parts lie in a file without a name in one of Spark's local folders; it is gone with the process. Four bits of the
+key's hash choose the part of a row. A part that is too large is split by the next four bits, until it is of one key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdfsstore.codecs.murmur3 import hash_rows
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.worker.local_dirs import temporary_dir
 
-# Another one than that of Spark's partitions: keys of one partition have some bits of that hash in common.
+# Not the seed of Spark's partitions: keys of one partition have some bits of that hash in common.
 _SEED = 7
 _BITS = 4
 
@@ -29,25 +29,27 @@ class _Part:
     """Rows of a part.
 
     Attributes:
-        held: in memory.
+        in_memory: rows that are not written yet.
         written: the offset and length of each batch in the file.
-        nbytes: of all.
-        hashes: the least and the largest of the keys'.
+        nbytes: of all rows.
+        hashes: the least and the largest hash of a key.
     """
 
-    held: list[pa.RecordBatch] = field(default_factory=list)
+    in_memory: list[pa.RecordBatch] = field(default_factory=list)
     written: list[tuple[int, int]] = field(default_factory=list)
     nbytes: int = 0
     hashes: tuple[int, int] = (1 << 31, -1 << 31)
 
 
 class Parts:
-    """Takes rows, and then gives them in parts that have all rows of a key and may be held, where a key's may.
+    """Takes rows, and then yields them in parts.
+
+    A part has all rows of its keys, and fits the limit unless it is of one key.
 
     Args:
         keys: the key of each row.
         key_schema: of the keys.
-        limit: the bytes of a part; while rows are taken half of it is held.
+        limit: the bytes of a part; while rows are taken, half of it stays in memory.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Parts:
         self._limit = limit
         self._level = level
         self._parts = [_Part() for _ in range(1 << _BITS)]
-        self._held_bytes = 0
+        self._memory_bytes = 0
         self._schema: pa.Schema | None = None
         self._folder = temporary_dir()
         self._file: IO[bytes] | None = None
@@ -81,16 +83,16 @@ class Parts:
             part, taken = self._parts[number], rows.filter(is_of_it)
             seen = pc.min_max(hashes.filter(is_of_it)).as_py()
             part.hashes = min(part.hashes[0], seen["min"]), max(part.hashes[1], seen["max"])
-            part.held.append(taken)
+            part.in_memory.append(taken)
             part.nbytes += taken.nbytes
-            self._held_bytes += taken.nbytes
-        if self._held_bytes > self._limit // 2:
+            self._memory_bytes += taken.nbytes
+        if self._memory_bytes > self._limit // 2:
             self._write()
 
     def __iter__(self) -> Iterator[list[pa.RecordBatch]]:
         try:
             for number, part in enumerate(self._parts):
-                self._parts[number] = _Part()  # nothing is held but the part that is given
+                self._parts[number] = _Part()  # only the part that is yielded stays in memory
                 yield from self._parted(part)
         finally:
             if self._file is not None:
@@ -111,24 +113,24 @@ class Parts:
             assert self._file is not None
             self._file.seek(offset)
             yield pa.ipc.read_record_batch(pa.py_buffer(self._file.read(length)), self._schema)
-        yield from part.held
+        yield from part.in_memory
 
     def _write(self) -> None:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed after the last part
             for part in self._parts:
-                if not part.held:
+                if not part.in_memory:
                     continue
-                for joined in pa.Table.from_batches(part.held).combine_chunks().to_batches():
+                for joined in pa.Table.from_batches(part.in_memory).combine_chunks().to_batches():
                     buffer = joined.serialize()
                     part.written.append((self._file.tell(), len(buffer)))
                     self._file.write(buffer)
-                part.held.clear()
+                part.in_memory.clear()
         except OSError as error:
             raise StateStoreError(
                 f"rows of a large partition could not be written: {error}",
                 self._folder,
                 remedy="Free space there, or raise hdfsstore.maxBytesPerCall, so that more rows stay in memory",
             ) from error
-        self._held_bytes = 0
+        self._memory_bytes = 0

@@ -1,8 +1,8 @@
-"""One task of a batch: from the rows of a partition to its next version and a report.
+"""Run one task of a batch: make the next version of a partition from its rows, and report it.
 
-The store's partition is the one that the rows tell (partition_input.py): TaskContext.partitionId() is that of the
-user's plan, which a coalesce or a union changes. The version is committed after the last row of the output was taken,
-and reported after that; a task whose output is not read to its end changes nothing.
+The rows tell the store's partition (partition_input.py): TaskContext.partitionId() is that of the user's plan, which a
+coalesce or a union changes. The version is committed after the last row of the output was taken, and then reported. A
+task whose output is not read to its end changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StatefulTask:
     """The function that mapInArrow runs; a batch has one, for all its partitions.
 
     Args:
-        query: what stays the same.
+        query: the same for all batches.
         engine: the same for all batches.
         reports: the accumulator that the report goes into, as a list of one.
     """
@@ -50,9 +50,9 @@ class StatefulTask:
         self._reports = reports
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        calls = PartitionInput(self._query, self._batch, batches)
-        partition_id = calls.partition_id
-        if partition_id is None:  # a job for some partitions only has tasks for the others too
+        keyed_rows = PartitionInput(self._query, self._batch, batches)
+        partition_id = keyed_rows.partition_id
+        if partition_id is None:  # a job for some partitions has tasks for the others too
             return
         begun = time.perf_counter()
         provider = providers.get(self._query, partition_id, self._batch.batch_id)
@@ -61,14 +61,14 @@ class StatefulTask:
             store = provider.get_store(self._batch.batch_id, base_id)
         loaded = time.perf_counter()
         with store:
-            state = PartitionState(self._query, self._batch, partition_id, store, calls.no_rows)
+            state = PartitionState(self._query, self._batch, partition_id, store, keyed_rows.no_rows)
             row_bytes = 0.0
             try:
                 engine = self._load(state)
-                for output in chain(engine.data(iter(calls), state), engine.expired(state)):
+                for output in chain(engine.data(iter(keyed_rows), state), engine.expired(state)):
                     row_bytes = max(row_bytes, output.nbytes / max(output.num_rows, 1))
                     yield output
-            except Exception as error:  # noqa: BLE001 - whatever libraries raise of the rows
+            except Exception as error:  # noqa: BLE001 - whatever libraries raise for the rows
                 pass_on(error, state)
             updated = time.perf_counter()
             next_timeout_ms = state.next_timeout_ms
@@ -80,12 +80,12 @@ class StatefulTask:
             info.base_checkpoint_unique_id,
             info.checkpoint_unique_id,
             next_timeout_ms,
-            max(row_bytes, calls.row_bytes),
+            max(row_bytes, keyed_rows.row_bytes),
             {
                 **providers.unreported(self._query, partition_id, store.metrics),
-                "numInputRows": calls.num_rows,
-                "numRowsDroppedByWatermark": calls.num_late,
-                "inputBytes": calls.nbytes,
+                "numInputRows": keyed_rows.num_rows,
+                "numRowsDroppedByWatermark": keyed_rows.num_late,
+                "inputBytes": keyed_rows.nbytes,
                 "loadMs": 1e3 * (loaded - begun),
                 "allUpdatesTimeMs": 1e3 * (updated - loaded),
             },
@@ -93,7 +93,7 @@ class StatefulTask:
         self._reports.add([report])
 
     def _load(self, state: PartitionState) -> Engine:
-        """The engine. UserFunctionError: what unpickling calls of the user's has raised."""
+        """Unpickles the engine. UserFunctionError: code of the user's raised meanwhile."""
         try:
             return self._engine.load()
         except BaseException as error:
@@ -107,14 +107,14 @@ class StatefulTask:
 
 
 def pass_on(error: Exception, state: PartitionState) -> NoReturn:
-    """Raises an error as the worker is to have it: of what it came of PySpark prints all, or nothing."""
+    """Raises an error for the worker, with its causes only if they may be shown: PySpark prints all of them."""
     if isinstance(error, UserFunctionError):
         raise UserFunctionError(f"{error}\n{_trace(error.__cause__ or error, state)}") from None
     if isinstance(error, SchemaMismatchError) or (isinstance(error, StateStoreError) and state.shown.redacted):
         raise error from None
     if isinstance(error, StateStoreError) or not state.shown.redacted:
         raise error
-    # What libraries say of rows that they cannot convert.
+    # An error of a library that cannot convert a row.
     raise StateStoreError(
         f"partition {state.partition_id} of batch {state.batch_id} cannot be worked on: {state.shown.error(error)}\n"
         f"{_trace(error, state)}"
@@ -122,7 +122,7 @@ def pass_on(error: Exception, state: PartitionState) -> NoReturn:
 
 
 def _trace(error: BaseException, state: PartitionState) -> str:
-    """The traceback from where this package is left."""
+    """The traceback without its first frames, which are this package's."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next and is_call_here(trace):
         trace = trace.tb_next

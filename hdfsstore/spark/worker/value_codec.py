@@ -1,8 +1,8 @@
-"""States that are any value of Python: msgpack's bytes in one binary column.
+"""Store any Python value as the state of a key: msgpack's bytes in one binary column.
 
-What msgpack has comes back as it was: None inside of others, bool, int of 64 bits, float, str, bytes, list, dict, and
-datetime with a time zone, which comes back in UTC. A tuple comes back as a list, NumPy's scalars as Python's. All else
-is refused when it is set.
+Values of msgpack's types come back equal: None inside of others, bool, int of 64 bits, float, str, bytes, list, dict,
+and datetime with a time zone, which comes back in UTC. A tuple comes back as a list, NumPy's scalars as Python's. Other
+values are refused when they are set.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ValueCodec:
 
     def accept(self, value: Any) -> tuple[bytes]:
         try:
-            # Once more, as the function may have changed what it had set.
+            # Checked again, because the function may have changed the value after it set it.
             return (self._pack(packable(value)),)
         except (TypeError, ValueError, OverflowError) as error:
             given = f"{self._shown.value(value)} ({type(value).__name__})"
@@ -63,7 +63,7 @@ class ValueCodec:
 
 
 def load_msgpack() -> Any:
-    """The module. StateStoreError: it is not installed."""
+    """Imports msgpack. StateStoreError: it is not installed."""
     try:
         import msgpack
     except ImportError as error:
