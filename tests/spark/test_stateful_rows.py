@@ -105,7 +105,8 @@ def test_an_error_names_the_key_and_leaves_the_state_as_it_was(spark: SparkSessi
 
     # A schema without columns is one, and not the lack of one.
     for nothing in (StructType(), ""):
-        assert groupBy(stream, "user").mapWithState(count, "user string, n long", nothing).state_schema.fields == ()
+        described = groupBy(stream, "user").mapWithState(count, "user string, n long", nothing).description
+        assert described.state_schema.fields == ()
 
     with pytest.raises(StreamingQueryException) as caught:
         run(counts(count_once), tmp_path / "cp")
