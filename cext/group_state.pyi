@@ -2,16 +2,16 @@ from collections.abc import Callable
 from typing import Any
 
 PLAIN: frozenset[type]
-"""Types of values that `update` takes as they are."""
+"""Types of values that `update` takes unchanged."""
 
 class ColumnsState:
-    """The fields of a GroupState, and those of its methods that say no more than them; its other methods are PySpark's.
+    """The fields of a GroupState, and the methods that only read or set them. The other methods are PySpark's.
 
-    It is made for a class that inherits from it and then from GroupState, and that has `_plain`, which gives NumPy's
-    and pandas' scalars as Python's.
+    A subclass inherits from it first, and then from GroupState. It has `_plain`, which converts NumPy's and pandas'
+    scalars to Python's.
 
     Args:
-        value: the state's columns; None where the key has no state.
+        value: the state's columns; None if the key has no state.
     """
 
     _value: Any
@@ -28,7 +28,7 @@ class ColumnsState:
     @property
     def getOption(self) -> Any: ...
     def update(self, newValue: Any) -> None:
-        """Sets the value of the state, a tuple or Row of its columns, which cannot be None.
+        """Sets the value of the state: a tuple or Row of its columns, not None.
 
         NumPy's and pandas' scalars become Python's, as in PySpark.
         """
@@ -36,27 +36,27 @@ class ColumnsState:
     def remove(self) -> None: ...
 
 class ValueState(ColumnsState):
-    """The same of a state that is one Python value and no tuple of columns.
+    """The same for a state that is one Python value instead of a tuple of columns.
 
-    It is kept as it is when the function has ended with this key. A class that inherits from it has `_check`, which
-    `update` calls with the value, and which raises where it cannot be kept.
+    The value is stored as it is at the end of the function for this key. A subclass has `_check`, which `update` calls
+    with the value. It raises an error if the value cannot be stored.
     """
 
 class Notes:
-    """What functions have done to the states of some keys.
+    """Collects what functions have done to the states of some keys.
 
-    Values are kept by column: a tuple for each key would grow old, and make Python's garbage collector look for others.
+    Values are kept by column: a tuple for each key would live long, and make Python's garbage collector run more often.
 
     Args:
-        width: how many columns a state has.
-        accept: gives the columns of a value that the function has set, by the key's number and the value.
-        is_plain: a tuple of so many values is its columns as it is.
+        width: number of columns of a state.
+        accept: returns the columns of a value that the function has set, given the key's number and the value.
+        is_plain: whether a tuple of `width` values is used as the columns unchanged.
 
     Attributes:
-        removed: keys whose state is removed, by their number.
-        put: keys whose state or timeout is set.
-        is_there, columns, timeouts: of those; whether there is a value, None in its columns where there is none, and
-            -1 where there is no timeout.
+        removed: numbers of the keys whose state is removed.
+        put: numbers of the keys whose state or timeout is set.
+        is_there, columns, timeouts: for each key of `put` whether there is a value, its columns (None without a value),
+            and its timeout (-1: none).
     """
 
     removed: list[int]
@@ -67,6 +67,6 @@ class Notes:
 
     def __init__(self, width: int, accept: Callable[[int, Any], tuple[Any, ...]], is_plain: bool) -> None: ...
     def keep(self, index: int, state: ColumnsState) -> None:
-        """Notes what the function has done to the state of a key, once it has ended."""
+        """Collects what the function has done to the state of a key, after it has ended."""
 
     def clear(self) -> None: ...

@@ -1,6 +1,6 @@
-"""What user functions of one key do with a GroupState at each call, and what is noted of it.
+"""Keeps the state of a key while the user's function has it, and collects the changes.
 
-In Cython, as it is done between steps of that function, which drive everything else out of the processor's caches.
+It is in Cython because it runs between steps of that function, which evict everything else from the processor's caches.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""lz4-java's block stream (LZ4BlockOutputStream), the codec lz4 of Spark.
+"""Reads and writes lz4-java's block stream (LZ4BlockOutputStream), Spark's codec lz4.
 
     8 bytes   "LZ4Block"
     1 byte    high nibble: 1 = raw, 2 = lz4; low nibble: log2(largest raw length) - 10
@@ -7,7 +7,7 @@
     int32 LE  xxHash32(decoded body, seed 0x9747B28C) & 0x0FFFFFFF
     bytes     body
 
-A block of two lengths 0 and check 0 ends a stream, and another stream may follow it. Spark writes 32 KiB a block.
+A block with both lengths and the check 0 ends a stream. Another stream may follow. Spark writes blocks of 32 KiB.
 """
 import ctypes
 
@@ -49,8 +49,8 @@ cdef int decompress_by_python(const char* source, char* target, int size, int ca
 
 
 cdef void* symbol_of(str name):
-    # python-lz4's functions are liblz4's behind a copy and two changes of the GIL's owner for each 32 KiB, which costs two
-    # threads a third of their speed. Where its module shows liblz4's symbols (ELF, Mach-O), we call those directly.
+    # python-lz4's functions copy the data and change the GIL's owner twice for each 32 KiB, which costs two threads a
+    # third of their speed. If its module shows liblz4's symbols (ELF, Mach-O), we call those directly.
     try:
         symbol = getattr(ctypes.CDLL(lz4.block._block.__file__), name)
     except (AttributeError, OSError):
@@ -72,7 +72,7 @@ cdef struct Block:
 
 
 cdef struct Unchecked:
-    # Decoded blocks of one raw size whose checksums are still to be compared: eight together are hashed faster.
+    # Decoded blocks of one raw size with unchecked checksums. Hashing eight of them together is faster.
     int count
     uint32_t raw_size
     const uint8_t* targets[8]
@@ -101,12 +101,12 @@ cdef class Lz4BlockReader:
     cdef object raw
     cdef str path
     cdef Decompress decompress
-    # Compressed bytes: input[position:end] is still to be decoded; input[0] is at this offset in the file.
+    # Compressed bytes. input[position:end] is not decoded yet; input[0] is at this offset in the file.
     cdef bytearray input
     cdef uint8_t* compressed  # input's bytes, for use without the GIL
     cdef Py_ssize_t position, end
     cdef int64_t offset
-    # A decoded block that did not fit into the caller's buffer: spill[spilled:] is still to be handed out.
+    # A decoded block that did not fit into the caller's buffer. spill[spilled:] is not handed out yet.
     cdef bytearray spill
     cdef Py_ssize_t spilled
     cdef bint ended  # the last block read was an end mark
@@ -187,11 +187,11 @@ cdef class Lz4BlockReader:
             step = self.decode_block(&block, target + filled[0], &unchecked)
             if step == FULL:
                 filled[0] += block.raw_size
-        # A block that was decoded before comes before what stopped us.
+        # A wrong checksum of an earlier block is reported first.
         return step if self.check(&unchecked) == FULL else BAD_CHECK
 
     cdef Step check(self, Unchecked* unchecked) noexcept nogil:
-        """Compares the checksums; a block that is not right is where the position is set back to."""
+        """Compares the checksums. The position goes back to a block whose checksum is wrong."""
         cdef uint32_t[8] hashes
         cdef int i
         xxh32_of_each(hashes, unchecked.targets, unchecked.count, unchecked.raw_size, SEED)
@@ -203,7 +203,7 @@ cdef class Lz4BlockReader:
         return FULL
 
     cdef Step parse_header(self, Block* block) noexcept nogil:
-        """The next block, all of which is then in self.input and whose lengths can be believed."""
+        """Parses the next header. FULL: its lengths are plausible, and the whole block is in self.input."""
         cdef Py_ssize_t there = self.end - self.position
         cdef const uint8_t* p = self.compressed + self.position
         if there < HEADER_SIZE:
@@ -219,7 +219,7 @@ cdef class Lz4BlockReader:
             or block.raw_size > <uint32_t> 1 << ((p[8] & 0x0F) + 10)
             or (block.raw_size == 0 and (block.size != 0 or block.check != 0))
             or (block.method == RAW and block.size != block.raw_size)
-            # An lz4 body adds at most 1/255 to what it cannot compress, and no byte of it decodes to more than 255.
+            # lz4 adds at most 1/255 to bytes that it cannot compress, and no byte of a body decodes to more than 255.
             or block.size > block.raw_size + block.raw_size // 255 + 16
             or block.raw_size // 255 > block.size
         ):
@@ -242,13 +242,13 @@ cdef class Lz4BlockReader:
         return FULL
 
     cdef bint read_input(self) except -1:
-        """Reads more compressed bytes behind those that are there; False at the end of the file."""
+        """Appends compressed bytes to the input. False at the end of the file."""
         cdef Py_ssize_t left = self.end - self.position
         memmove(self.compressed, self.compressed + self.position, left)
         self.offset += self.position
         self.position = 0
         self.end = left
-        if left == len(self.input):  # a block larger than the buffer, all of it really there so far
+        if left == len(self.input):  # the block is larger than the buffer, which the file has filled
             self.input = self.input + bytearray(left)
             self.compressed = <uint8_t*> <char*> self.input
         cdef Py_ssize_t size = self.raw.readinto(memoryview(self.input)[left:])
@@ -265,7 +265,7 @@ cdef class Lz4BlockReader:
         return size
 
 
-# Class Lz4BlockWriter: compresses and writes the blocks of a stream.
+# Lz4BlockWriter compresses and writes the blocks of a stream.
 include "lz4_block/writer.pxi"
 
 

@@ -4,20 +4,20 @@ from typing import Any
 import pandas as pd
 
 class FrameCutter:
-    """Cuts frames of some rows out of a frame.
+    """Cuts frames of some rows out of a large frame.
 
-    Such a frame is indexed from 0, and its values are views of the large one's.
+    Each is indexed from 0. Its values are views of the large frame's.
 
     Args:
-        frame: with at least one column, and an Index of objects for their labels.
+        frame: the large frame. It has at least one column, and its labels are an Index of objects.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None: ...
     def __call__(self, starts: list[int], ends: list[int]) -> list[pd.DataFrame]:
-        """A frame for each of these pairs: the rows [start, end)."""
+        """Returns a frame of the rows [start, end) for each pair."""
 
 class Each:
-    """An iterator over one frame for each of the frames in some lists, which it takes out of them."""
+    """Takes frames out of lists, and gives an iterator over a single frame for each."""
 
     def __init__(self, lists: Iterator[list[pd.DataFrame]]) -> None: ...
     def __iter__(self) -> Iterator[Iterator[pd.DataFrame]]: ...
@@ -32,37 +32,40 @@ class FrameRun:
 
     def __init__(self, frame: pd.DataFrame) -> None: ...
     def add(self, frame: Any) -> int:
-        """Takes the values of another frame; the number of its rows, or -1: it is laid out otherwise, or no frame."""
+        """Takes the values of another frame and returns its number of rows. -1: no frame, or another layout."""
 
     def take(self) -> list[tuple[list[int], list[Any]]]:
-        """What the run holds, which it lets go of: of each block the positions of its columns, and of each frame with
-        rows an array of its values, by column unless the block is of one column only; nothing where it holds nothing.
+        """Takes the values out of the run.
+
+        Returns:
+            For each block the positions of its columns, and an array of values for each frame with rows, by column
+            unless the block has only one column. An empty list if there are no values.
         """
 
 class FrameTaker:
-    """What OutputFrames does with most frames; it hands others to its method _add_other.
+    """Takes in most frames of OutputFrames, and hands the others to its method _add_other.
 
     Args:
         max_unjoined: frames whose arrays are kept before _join is called.
 
     Attributes:
-        num_rows: that were gathered since the last batch.
+        num_rows: rows gathered since the last batch.
     """
 
     num_rows: int
     _run: FrameRun | None
-    # By frame that has rows.
+    # One item for each frame that has rows.
     _keys: list[int]
     _lengths: list[int]
 
     def __init__(self, max_unjoined: int) -> None: ...
     def add(self, key: int, frame: Any) -> None:
-        """Takes in a frame that the function gave for a key, which the caller has a number for.
+        """Takes in a frame that the function returned for a key, given by the caller's number for it.
 
         Raises:
-            PySparkTypeError: it is none.
-            PySparkRuntimeError: its columns are not those that were declared. (Where only the names differ, Spark 4.3
-                fills columns with nulls without a word.)
+            PySparkTypeError: it is no frame.
+            PySparkRuntimeError: its columns are not the declared ones. (If only the names differ, Spark 4.3 silently
+                fills columns with nulls.)
         """
 
     def _add_other(self, frame: Any) -> int: ...

@@ -1,8 +1,8 @@
-"""Frames cut out of the blocks of a large one, and blocks taken out of frames, where pandas' blocks are known.
+"""Cuts frames out of the blocks of a large one, and takes blocks out of frames, for pandas releases with known blocks.
 
-In Cython, as this is done between two calls of the user's function, which drives everything else out of the processor's
-caches: what counts is how much code there is to fetch again. So pandas' constructors are passed over that only hand on
-to others, and what a frame consists of is made for many frames at a time, part by part.
+It is in Cython because it runs between two calls of the user's function, which evicts everything else from the
+processor's caches. So it has to be little code. pandas' constructors that only call others are skipped, and each part
+of a frame is made for many frames at a time.
 """
 
 from cpython.object cimport PyObject_GenericGetAttr, PyObject_GenericSetAttr
@@ -29,11 +29,11 @@ cdef slice ALL = slice(None)
 
 
 cdef class FrameCutter:
-    # (class, columns, values) of each block of arrays; the same, and what wraps the values, of times; of other kinds.
+    # Tuples (class, columns, values) of blocks. Those of times also have the function that wraps the values.
     cdef list arrays, times, others
     cdef object labels
     cdef type engine  # of the labels
-    # One row each.
+    # Arrays of one row.
     cdef object names, blknos, blklocs
     cdef dict ranges
 
@@ -44,7 +44,7 @@ cdef class FrameCutter:
             if isinstance(values, np.ndarray):
                 self.arrays.append((kind, block._mgr_locs, values))
             elif isinstance(block, DatetimeLikeBlock):
-                # Slicing pandas' arrays of times costs four times what slicing the arrays beneath costs.
+                # Slicing pandas' arrays of times costs four times as much as slicing the arrays in them.
                 self.times.append((kind, block._mgr_locs, values._ndarray, values._from_backing_data))
             else:
                 self.others.append((kind, block._mgr_locs, values))
@@ -78,7 +78,7 @@ cdef class FrameCutter:
         for kind, columns, values in self.others:
             blocks.append(blocks_of(kind, [values[part] for part in rows], columns))
         cdef list of_frames = list(zip(*blocks))
-        # Labels of its own, as some change them in place: frame.columns.name = ..., frame.columns.values[0] = ...
+        # Each frame has its own labels: functions change them in place (frame.columns.name = ..., .values[0] = ...).
         cdef list labels = [view_of(self.labels, names, self.engine) for names in self.names.repeat(len(rows), 0)]
         cdef list indexes = [self.first_numbers(length) for length in lengths]
         cdef list managers = []
@@ -88,7 +88,7 @@ cdef class FrameCutter:
         return managers
 
     cdef first_numbers(self, length):
-        """pandas.RangeIndex(length)"""
+        """Makes pandas.RangeIndex(length)."""
         found = self.ranges.get(length)
         if found is None:
             found = self.ranges[length] = range(length)
@@ -106,10 +106,10 @@ cdef list blocks_of(type kind, list arrays, columns):
 
 
 cdef view_of(labels, names, type engine):
-    """labels._view(), but for that array of the same labels, and for what was found out about them.
+    """Does labels._view() with another array of the same labels, and with an engine of its own.
 
-    What is looked up goes by labels that the function may write over. So each has an engine of its own, which reads them
-    when it is first asked, but does not have to be chosen by way of all that an Index might be: that takes pandas 4 us.
+    The function may write over its labels, so a shared engine could find old ones. This engine reads the labels at the
+    first look-up. It is set here because pandas takes 4 us to choose one among those of all kinds of Index.
     """
     view = new_object(Labels)
     view._data = names
@@ -121,13 +121,12 @@ cdef view_of(labels, names, type engine):
 
 
 cdef frame_of(manager):
-    """pandas.DataFrame._from_mgr(manager, manager.axes)"""
+    """Does pandas.DataFrame._from_mgr(manager, manager.axes)."""
     frame = new_object(Frame)
     flags = new_object(FrameFlags)
     flags._allows_duplicate_labels = True
     flags._obj = PyWeakref_NewRef(frame, None)
-    # As pandas does it, and not by way of frame.__dict__: reading from a frame that has made a dict of its fields takes
-    # Python longer.
+    # Sets fields as pandas does, not through frame.__dict__: Python reads a frame that has made a dict more slowly.
     PyObject_GenericSetAttr(frame, "_is_copy", None)
     PyObject_GenericSetAttr(frame, "_mgr", manager)
     PyObject_GenericSetAttr(frame, "_item_cache", {})
@@ -137,12 +136,12 @@ cdef frame_of(manager):
 
 
 cdef inline new(type kind, tuple arguments):
-    """kind.__new__(kind, *arguments), for classes whose __init__ does nothing then."""
+    """Calls kind.__new__(kind, *arguments), for classes whose __init__ then does nothing."""
     return (<PyTypeObject*> kind).tp_new(<PyTypeObject*> kind, arguments, NULL)
 
 
 cdef inline new_object(type kind):
-    """object.__new__(kind)"""
+    """Calls object.__new__(kind)."""
     return (<PyTypeObject*> Anything).tp_new(<PyTypeObject*> kind, (), NULL)
 
 
@@ -165,7 +164,7 @@ cdef class Each:
 
 cdef class FrameRun:
     cdef list labels
-    # By block.
+    # One item for each block.
     cdef list dtypes, places, positions, arrays
 
     def __init__(self, frame):

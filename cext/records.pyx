@@ -204,13 +204,15 @@ cdef class RecordParser:
         if fault == RECORD_TOO_LARGE and key_size > self.max_record_bytes:
             raise CorruptFileError(
                 f"a record declares a key of {key_size} bytes, more than the {self.max_record_bytes} allowed",
-                offset=at, remedy="The file is damaged; only if the store really holds such a key, raise max_record_bytes",
+                offset=at,
+                remedy="The file is damaged; only if the store really holds such a key, raise max_record_bytes",
             )
         value_size = <int32_t> load_be32(data + at + 4 + key_size)
         if fault == RECORD_TOO_LARGE:
             raise CorruptFileError(
                 f"a record declares a value of {value_size} bytes, more than the {self.max_record_bytes} allowed",
-                offset=at, remedy="The file is damaged; only if the store really holds such a value, raise max_record_bytes",
+                offset=at,
+                remedy="The file is damaged; only if the store really holds such a value, raise max_record_bytes",
             )
         if fault == BAD_VALUE_SIZE:
             raise CorruptFileError(f"a record declares a value of {value_size} bytes", offset=at)

@@ -171,7 +171,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
 
 
 cdef list new_columns(const Rows* rows, Column* columns, bytes kinds, bytes digits):
-    """(validity or None, values or None) for each field, with room for all rows; nulls are where checked rows have some."""
+    """Makes (validity or None, values or None) for each field, with room for all rows; nulls as in checked rows."""
     cdef int64_t field, n = rows.count
     cdef Column* column
     buffers = []

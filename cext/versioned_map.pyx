@@ -4,23 +4,23 @@ Every record stands in memory as it does in an uncompressed delta or snapshot fi
 tables only say where:
 
     Image           records buffer: the uncompressed snapshot file, end mark included
-                    index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full; linear
-                    probing from position hash * slots >> 64
+                    index: uint64 slots, hash bits 0..23 << 40 | offset of the record + 1, 0 = free; at most 0.8 full;
+                    linear probing from position hash * slots >> 64
                     indexes by the timeout in the values and by prefixes of the keys, if they were asked for
                     (timeout_index.pxi, prefix_index.pxi)
     Layer           the uncompressed delta file, end mark included
                     the same index, made when it is first asked for
     Merger          a Table over the records of layers, and which records of an image those make dead (merger.pxi)
-    Table           slots: uint64, hash bits 32..63 << 32 | newest node of the key + 1, 0 = free; at most 0.75 full; linear
-                    probing from the position that the highest of those bits name, so that it grows in order
-                    nodes: uint64 offset of the record in its layer << 1 | is a tombstone, uint32 the key's node before + 1,
-                    uint32 layer
+    Table           slots: uint64, hash bits 32..63 << 32 | newest node of the key + 1, 0 = free; at most 0.75 full;
+                    linear probing from the position that the highest of those bits name, so that it grows in order
+                    nodes: uint64 offset of the record in its layer << 1 | is a tombstone, uint32 the key's node
+                    before + 1, uint32 layer
     VersionedMap    an Image and a Table (the overlay) over the records of the layers
     Transaction     a Table over its own records, in front of a VersionedMap at one of its layers
 
-A key is looked up in the transaction's table, then in the overlay, where its chain is walked to the first node of a layer
-that the reader's layer is built on, then in the image. Memory is far, so lookups go in groups, stage by stage, each of
-which asks for the memory that the next one reads.
+A key is looked up in the transaction's table, then in the overlay, then in the image. In the overlay its chain is
+walked to the first node of a layer that the reader's layer is built on. Memory is slow, so lookups go in groups, stage
+by stage. Each stage prefetches the memory that the next one reads.
 
 The image file, all numbers little-endian:
 
@@ -45,7 +45,7 @@ The image file, all numbers little-endian:
     112  72  hash seed
     184  8   zero
     192      metadata, in any form | a byte for each column of the prefix: its kind | zeros up to a multiple of 4
-             CRC-32C of each block of 4,096 bytes from the index to the end of the file | zeros up to a multiple of 4,096
+             CRC-32C of each block of 4,096 bytes from the index to the end of file | zeros up to a multiple of 4,096
              index | zeros up to a multiple of 4,096
              index by prefixes: slots | zeros up to a multiple of 4,096 | entries | zeros up to a multiple of 4,096
              index by timeout | zeros up to a multiple of 4,096

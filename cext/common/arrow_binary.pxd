@@ -1,8 +1,8 @@
-# The values of a pyarrow (large) binary array, for use without the GIL while the array is alive.
+# Reads the values of a pyarrow (large) binary array without the GIL, while the array is alive.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 cdef enum:
-    MOST_BYTES = 0x7FFFFFFF - 8  # of a key or value: the length fields of a record hold it, with what stands beside it
+    MOST_BYTES = 0x7FFFFFFF - 8  # of a key or value, so that a record's length fields hold it and its checksum
 
 
 cdef struct BinaryValues:
@@ -70,7 +70,7 @@ cdef inline object too_large(str what):
 
 
 cdef inline bint check_sizes(const BinaryValues* values, str what) except False:
-    """SizeLimitError where one of the values is larger than MOST_BYTES."""
+    """Raises SizeLimitError if one of the values is larger than MOST_BYTES."""
     cdef Py_ssize_t i
     if total_size(values) > MOST_BYTES:
         for i in range(values.length):

@@ -1,5 +1,5 @@
-# Unaligned loads and stores. Files of Spark hold both byte orders: the JVM's streams are big-endian, UnsafeRows are
-# little-endian on every platform that Spark runs on.
+# Loads and stores unaligned numbers. Spark's files hold both byte orders: the JVM's streams are big-endian, UnsafeRows
+# are little-endian on every platform that Spark runs on.
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
 

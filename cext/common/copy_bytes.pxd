@@ -1,4 +1,4 @@
-# memcpy for sizes that are mostly small: keys and values. A call of it costs more than the copy.
+# Copies keys and values, which are mostly small. A call of memcpy costs more than such a copy.
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 

@@ -1,6 +1,6 @@
-/* CRC-32 (the one of zlib and Ethernet, reflected polynomial 0xEDB88320): with carry-less multiplication on x86-64, with
- * the CRC instructions on AArch64 where the compiler may use them, else by tables, eight bytes at a time.
- * Carry-less folding after V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+/* Computes CRC-32 (the one of zlib and Ethernet, reflected polynomial 0xEDB88320). Uses carry-less multiplication on
+ * x86-64, the CRC instructions on AArch64 if the compiler may use them, else tables, eight bytes at a time.
+ * Carry-less folding follows V. Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
  * Instruction" (Intel, 2009); the constants are x^n mod P for its fold distances, bit-reflected. */
 #ifndef HDFSSTORE_CRC32_H
 #define HDFSSTORE_CRC32_H

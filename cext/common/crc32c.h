@@ -1,9 +1,9 @@
-/* CRC-32C (Castagnoli, RFC 3720 appendix B.4), reflected polynomial 0x82F63B78.
+/* Computes CRC-32C (Castagnoli, RFC 3720 appendix B.4), reflected polynomial 0x82F63B78.
  *
- * With the CPU's own instruction where it has one (x86-64 with SSE4.2, AArch64 with the CRC extension; asked at run
- * time), else by slicing-by-8 (Kounavis and Berry, "A systematic approach to building high performance software-based
- * CRC generators", 2005). The instruction has a latency of three cycles and a throughput of one: long input goes
- * through it in three streams. Between these functions a crc is the raw register; only crc32c_update inverts it.
+ * Uses the CPU's instruction if it has one (x86-64 with SSE4.2, AArch64 with the CRC extension; checked at run time),
+ * else slicing-by-8 (Kounavis and Berry, "A systematic approach to building high performance software-based CRC
+ * generators", 2005). The instruction has a latency of three cycles and a throughput of one per cycle, so long input
+ * goes through it in three streams. Between these functions a crc is the raw register; only crc32c_update inverts it.
  */
 #ifndef HDFSSTORE_CRC32C_H
 #define HDFSSTORE_CRC32C_H
@@ -35,7 +35,7 @@ static int crc32c_has_instruction(void) {
     }
     return answer;
 #else
-    return 1; /* each of Apple's own processors */
+    return 1; /* all of Apple's own processors have it */
 #endif
 }
 #endif
@@ -90,7 +90,7 @@ static inline uint32_t crc32c_by_instruction(uint32_t start, const uint8_t *p, s
     return (uint32_t)crc;
 }
 
-/* Three streams of n bytes each (n a multiple of 8), which follow one another from p on. */
+/* Adds three adjacent streams of n bytes each (n a multiple of 8), beginning at p. */
 static inline void crc32c_three(uint32_t crcs[3], const uint8_t *p, size_t n) {
     uint64_t a = crcs[0], b = crcs[1], c = crcs[2];
     for (const uint8_t *end = p + n; p < end; p += 8) {
@@ -101,7 +101,7 @@ static inline void crc32c_three(uint32_t crcs[3], const uint8_t *p, size_t n) {
     crcs[0] = (uint32_t)a, crcs[1] = (uint32_t)b, crcs[2] = (uint32_t)c;
 }
 
-/* The crc after so many more zero bytes: its product with a power of x modulo the polynomial. */
+/* Multiplying a crc with such a power of x, modulo the polynomial, adds so many zero bytes. */
 #define CRC32C_AFTER_4096_ZEROS 0x35D73A62u /* x^(8 * 4096) */
 #define CRC32C_AFTER_1360_ZEROS 0xD6A79573u /* x^(8 * 1360) */
 
@@ -121,13 +121,14 @@ static inline uint32_t crc32c_in_three(uint32_t crc, const uint8_t *p, size_t n,
 }
 #endif
 
-/* The CRC of what was already added up in crc (0 at the start) and of n more bytes. */
+/* Adds n more bytes to a finished crc (0 at the start). */
 static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
     crc = ~crc;
 #ifdef CRC32C_WORD
     if (crc32c_has_instruction()) {
-        for (; n >= 3 * 4096; p += 3 * 4096, n -= 3 * 4096) crc = crc32c_in_three(crc, p, 4096, CRC32C_AFTER_4096_ZEROS);
-        /* A block of 4,096 bytes, as images have them. */
+        for (; n >= 3 * 4096; p += 3 * 4096, n -= 3 * 4096)
+            crc = crc32c_in_three(crc, p, 4096, CRC32C_AFTER_4096_ZEROS);
+        /* For blocks of 4,096 bytes, which images have. */
         if (n >= 3 * 1360) crc = crc32c_in_three(crc, p, 1360, CRC32C_AFTER_1360_ZEROS), p += 3 * 1360, n -= 3 * 1360;
         return ~crc32c_by_instruction(crc, p, n);
     }

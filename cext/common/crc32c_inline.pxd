@@ -1,4 +1,4 @@
-# CRC-32C for the other modules: from crc32c_inline cimport crc32c_update. A crc is a finished one, 0 at the start.
+# Declares CRC-32C for the other modules. The crc of crc32c_update is a finished one, 0 at the start.
 from libc.stdint cimport uint32_t, uint8_t
 
 

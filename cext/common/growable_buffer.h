@@ -1,7 +1,7 @@
-/* Memory that grows and shrinks in place as far as the system can: large buffers are mappings of their own, which Linux
- * moves without copying (mremap) and may back with huge pages, so that random reads do not miss the TLB each time.
- * Their start is aligned to a huge page and their length is not rounded up to one: no memory is unused.
- * Elsewhere, for small buffers, and under the sanitizers, which watch malloc only, it is realloc.
+/* Memory that grows and shrinks in place as far as the system can. Large buffers are mappings of their own. Linux moves
+ * these without copying (mremap) and may back them with huge pages, so that random reads do not miss the TLB each time.
+ * Their start is aligned to a huge page. Their length is not rounded up to one, so that no memory is unused.
+ * On other systems, for small buffers, and under the sanitizers, which watch malloc only, realloc does this.
  */
 #ifndef HDFSSTORE_GROWABLE_BUFFER_H
 #define HDFSSTORE_GROWABLE_BUFFER_H
@@ -22,11 +22,11 @@
 #define BUFFER_MAX_SIZE ((int64_t)1 << 56) /* more than any system has; sums of sizes cannot overflow */
 #define BUFFER_MIN_MAPPED ((int64_t)4 << 20)
 #define BUFFER_HUGE_PAGE ((int64_t)2 << 20)
-/* Bytes that get their pages in one step of background work, and that are freed in one. */
+/* Bytes whose pages are made in one step of background work, and bytes that are freed in one. */
 #define BUFFER_STEP_MADE ((int64_t)256 << 10)
 #define BUFFER_STEP_FREED ((int64_t)2 << 20)
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* of Linux 5.14 */
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
 #endif
 
 #if defined(__GNUC__)
@@ -52,8 +52,8 @@ static uint8_t *buffer_reserve(int64_t size, int protection) {
     return all + before;
 }
 
-/* Huge pages are for speed. The system makes one at a time, at once: where the host of a virtual machine has to find the
- * memory first that takes five milliseconds. So buffers that are filled in steps have small ones. Both are hints. */
+/* Huge pages are for speed. The system makes the whole of one at once. This takes five milliseconds if the host of a
+ * virtual machine has to find the memory first. So buffers that are filled in steps have small ones. Both are hints. */
 static int buffer_map(GrowableBuffer *buffer, int64_t size, int pages) {
     uint8_t *data = buffer_reserve(size, PROT_READ | PROT_WRITE);
     if (data == NULL) return 0;
@@ -90,7 +90,7 @@ static void buffer_free(GrowableBuffer *buffer) {
     *buffer = (GrowableBuffer){NULL, 0, 0};
 }
 
-/* Gives the buffer a capacity of at least `size` and keeps its bytes up to there; new bytes are anything. 0: no memory. */
+/* Makes the capacity at least `size` and keeps the bytes up to there. New bytes are undefined. 0: no memory. */
 static int buffer_resize(GrowableBuffer *buffer, int64_t size) {
     uint8_t *data;
     if (size < 0 || size > BUFFER_MAX_SIZE) return 0;
@@ -108,7 +108,7 @@ static int buffer_resize(GrowableBuffer *buffer, int64_t size) {
     return 1;
 }
 
-/* Makes room for `size` bytes; grows by half at least, so that many small steps cost no more than one. */
+/* Makes room for `size` bytes. Grows by at least half, so that many small steps stay cheap. */
 static inline int buffer_need(GrowableBuffer *buffer, int64_t size) {
     int64_t grown = buffer->capacity + (buffer->capacity >> 1);
     if (size <= buffer->capacity) return 1;
@@ -116,7 +116,7 @@ static inline int buffer_need(GrowableBuffer *buffer, int64_t size) {
     return buffer_resize(buffer, size > grown ? size : grown);
 }
 
-/* A new buffer of zeros. */
+/* Makes a new buffer of zeros. */
 static int buffer_zeroed(GrowableBuffer *buffer, int64_t size) {
     *buffer = (GrowableBuffer){NULL, 0, 0};
     if (size < 0 || size > BUFFER_MAX_SIZE) return 0;
@@ -128,7 +128,7 @@ static int buffer_zeroed(GrowableBuffer *buffer, int64_t size) {
     return buffer->data != NULL;
 }
 
-/* A new buffer of zeros that is filled in steps: with pages of its own from the start, so that it never moves by copying. */
+/* Makes a new buffer of zeros to fill in steps. It is mapped from the start, so that it never moves by copying. */
 static int buffer_in_steps(GrowableBuffer *buffer, int64_t size) {
 #ifdef BUFFER_MAPS
     int64_t page = sysconf(_SC_PAGESIZE);
@@ -140,7 +140,7 @@ static int buffer_in_steps(GrowableBuffer *buffer, int64_t size) {
 #endif
 }
 
-/* Has the system make some pages of a new buffer and returns where the rest begins: writes here and there need all. */
+/* Has the system make some pages of a new buffer, and returns where the rest begins. Random writes need all pages. */
 static int64_t buffer_make_pages(GrowableBuffer *buffer, int64_t at, int64_t end) {
     int64_t stop = end - at > BUFFER_STEP_MADE ? at + BUFFER_STEP_MADE : end;
 #ifdef BUFFER_MAPS
@@ -150,7 +150,7 @@ static int64_t buffer_make_pages(GrowableBuffer *buffer, int64_t at, int64_t end
     return stop;
 }
 
-/* Small pages may become huge ones from now on: by and by, by a thread of the system's. */
+/* Lets a thread of the system turn small pages into huge ones from now on. */
 static void buffer_filled(GrowableBuffer *buffer) {
 #ifdef BUFFER_MAPS
     if (buffer->mapped) madvise(buffer->data, buffer->capacity, MADV_HUGEPAGE);
@@ -158,7 +158,7 @@ static void buffer_filled(GrowableBuffer *buffer) {
     (void)buffer;
 }
 
-/* Frees some of the buffer, from its end. Returns whether there is more. */
+/* Frees some of the buffer at its end. Returns whether there is more. */
 static int buffer_free_some(GrowableBuffer *buffer) {
 #ifdef BUFFER_MAPS
     if (buffer->mapped && buffer->capacity > BUFFER_STEP_FREED) {

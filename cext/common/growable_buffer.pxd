@@ -1,4 +1,4 @@
-# Growing memory for the other modules, and prefetches.
+# Declares growable buffers and prefetches for the other modules.
 from libc.stdint cimport int64_t, uint8_t
 
 

@@ -1,28 +1,28 @@
-/* The hash of a key's bytes, for tables that whoever chooses the keys must not be able to flood with collisions.
+/* Hashes a key's bytes, for tables. Whoever chooses the keys must not be able to flood a table with collisions.
  *
- * Eight bytes at a time are a word. A pair of words is multiplied, and the halves of the 128-bit product are folded into
- * one (a product spreads each bit of its factors over all bits, the low ones over its upper half and the high ones over
- * its lower half). Before that each factor is combined with a secret word of its own, or with one of three sums that
+ * A word is eight bytes. A pair of words is multiplied, and the halves of the 128-bit product are folded into one. (A
+ * product spreads each bit of its factors over all bits, the low ones over its upper half and the high ones over its
+ * lower half.) Before that each factor is combined with a secret word of its own, or with one of three sums. The sums
  * begin as secret words and carry what came before:
  *
- *     sum i = fold((word ^ seed i + 3) * (next word ^ sum i))       16 bytes; three sums take turns, each with its own seed
+ *     sum i = fold((word ^ seed i + 3) * (next word ^ sum i))       16 bytes; three sums take turns, each with its seed
  *     the last 16 bytes: p = (word ^ seed 6) * (last word ^ sum 0 ^ sum 1 ^ sum 2)
  *     the hash: fold((lower half of p ^ seed 7 ^ size) * (upper half of p ^ seed 8))
  *
- * The last 16 bytes overlap those before them unless the size is a multiple of 16, so that nothing is read beyond a key;
- * the two words of a key of less than 16 bytes overlap each other.
+ * The last 16 bytes overlap those before them unless the size is a multiple of 16. So nothing beyond a key is read. The
+ * two words of a key of less than 16 bytes overlap each other.
  *
- * What keys can be chosen to collide? A product forgets one factor where the other is 0, so a word that makes a factor
- * 0 would give one hash to any number of keys. It is that word which equals a seed that nobody knows: one of 2^64. With
- * constants in the place of one of the two seeds it is known to everybody, whatever the other one is. For the same
- * reason the difference between the products of two pairs is not known to who chose them: it depends on the other
- * factors, which he does not know either. Blocks that change places meet other seeds or another sum, and
- * words that are shifted, repeated or cancel in a sum gain nothing. Two multiplications follow each bit at least, so that
- * the highest, the middle and the lowest bits of the hash are equally good: tables use all three.
+ * How could keys be chosen to collide? A product forgets one factor if the other is 0. A word that makes a factor 0
+ * would give one hash to any number of keys, but this word equals a secret seed: one of 2^64. If one of the two seeds
+ * were a constant, everybody would know such a word. For the same reason an attacker does not know the difference
+ * between the products of two pairs: it depends on the other factors, which are secret too. Blocks that change places
+ * meet other seeds or another sum. Words that are shifted, repeated or cancel in a sum gain nothing. At least two
+ * multiplications follow each bit, so that the highest, the middle and the lowest bits of the hash are equally good.
+ * Tables use all three.
  *
- * This is no proof. A hash with one, such as SipHash, takes several times as long. It holds as long as the seed is
- * secret: it comes from the system's generator, is another one for each table and each image, and is kept nowhere but in
- * memory and in images, whose files nobody but their user can read.
+ * This is no proof. A hash with one, such as SipHash, takes several times as long. The argument holds as long as the
+ * seed is secret. The seed comes from the system's generator and is another one for each key set, grouping of rows and
+ * image. It is kept only in memory and in images, whose files only their user can read.
  */
 #ifndef HDFSSTORE_KEY_HASH_H
 #define HDFSSTORE_KEY_HASH_H
@@ -60,7 +60,7 @@ static inline uint64_t hash_half_word(const uint8_t *p) {
     return HASH_LITTLE_32(x);
 }
 
-/* Of HASH_SEED_BYTES random bytes. */
+/* Makes a seed of HASH_SEED_BYTES random bytes. */
 static inline HashSeed hash_seed_of(const uint8_t *random) {
     HashSeed seed;
     int i;
@@ -76,7 +76,7 @@ static inline void hash_seed_store(const HashSeed *seed, uint8_t *out) {
     }
 }
 
-/* The lower half of a product, and in `high` the upper one. */
+/* Returns the lower half of a product, and the upper one in `high`. */
 static inline uint64_t hash_multiply(uint64_t a, uint64_t b, uint64_t *high) {
 #if defined(__SIZEOF_INT128__)
     __extension__ typedef unsigned __int128 Wide;
@@ -93,7 +93,7 @@ static inline uint64_t hash_multiply(uint64_t a, uint64_t b, uint64_t *high) {
 #endif
 }
 
-/* The place of a hash among `places`: its highest bits decide. */
+/* Returns the place of a hash among `places`, by its highest bits. */
 static inline uint64_t hash_place(uint64_t hash, uint64_t places) {
     uint64_t high;
     hash_multiply(hash, places, &high);

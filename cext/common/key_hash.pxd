@@ -1,5 +1,5 @@
-# The hash of a key's bytes; key_hash.h says what it withstands. Images keep their index by it, so a change of it is a new
-# format version of theirs.
+# Declares the hash of a key's bytes; key_hash.h says what it withstands. The index of an image file uses it, so a
+# change of it needs a new format version of image files.
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 
@@ -18,7 +18,7 @@ cdef extern from "key_hash.h" nogil:
 
 
 cdef inline HashSeed new_hash_seed() except *:
-    """Words that nobody else knows."""
+    """Makes a seed that nobody else knows."""
     import os
     cdef bytes random = os.urandom(HASH_SEED_BYTES)
     return hash_seed_of(<const uint8_t*> <const char*> random)

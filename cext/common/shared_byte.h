@@ -1,4 +1,4 @@
-/* A byte that threads write and read without a lock, on its own: nothing else is told by when it changes. */
+/* Reads and writes a byte that threads share without a lock. Its change says nothing about other memory. */
 #ifndef HDFSSTORE_SHARED_BYTE_H
 #define HDFSSTORE_SHARED_BYTE_H
 

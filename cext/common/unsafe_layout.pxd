@@ -1,13 +1,13 @@
-# Where things lie in Spark's UnsafeRow, UnsafeArrayData and UnsafeMapData; all numbers are little-endian.
+# Describes the layout of Spark's UnsafeRow, UnsafeArrayData and UnsafeMapData. All numbers are little-endian.
 #
 #   struct   null bits: ceil(n/64) words | one 8-byte slot a field | variable-length part
 #   array    int64 count | null bits: ceil(count/64) words | elements of 1, 2, 4 or 8 bytes, padded to 8 | variable part
 #   map      int64 size of the key array in bytes | array of keys | array of values
 #
-# A value that does not fit its slot stands in the variable part, at a multiple of 8 and padded with zeros; its slot is
-# `offset << 32 | size`, the offset counted from the first byte of the struct or array that the slot belongs to.
+# A value that does not fit its slot is in the variable part, at a multiple of 8 and padded with zeros. Its slot is
+# `offset << 32 | size`. The offset counts from the first byte of the struct or array that the slot belongs to.
 #
-# How a value is kept is told by one letter, its kind:
+# One letter, the kind, says how a value is stored:
 #
 #   kind  slot of a struct (array: its first bytes)              Arrow value           Spark types
 #   0     null bit set, slot zero (array: 8 bytes)               none                  void
@@ -21,10 +21,10 @@
 #   i     offset, size: int32 months, int32 days, int64 us       month_day_nano        calendar interval
 #   s     offset, size                                           (a span of the data)  all others
 #
-# Unused bytes of a slot are zero. A null has its bit set and its slot zero, but for D and i in a struct: Spark keeps 16
-# bytes for them in the variable part, null or not, so that it can update them in place; the slot of a null D is
-# `offset << 32`, that of a null i is `offset << 32 | 16`, or zero from an old Spark. Spark 2.1 also left an offset in the
-# slot of a null s (GenerateUnsafeRowJoiner moved it along): there only the size is zero.
+# Unused bytes of a slot are zero. A null has its bit set and its slot zero, except D and i in a struct: Spark keeps 16
+# bytes for them in the variable part, null or not, so that it can update them in place. The slot of a null D is
+# `offset << 32`; that of a null i is `offset << 32 | 16`, or zero from an old Spark. Spark 2.1 also left an offset in
+# the slot of a null s (GenerateUnsafeRowJoiner moved it along): there only the size is zero.
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
@@ -48,7 +48,7 @@ cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
 
 
 cdef inline uint8_t* address(object buffer):
-    """Of a pyarrow buffer; NULL for None."""
+    """Returns the address of a pyarrow buffer; NULL for None."""
     return NULL if buffer is None else <uint8_t*> <uintptr_t> buffer.address
 
 
@@ -59,7 +59,7 @@ cdef inline object zeroed(object buffer):
 
 
 cdef inline int element_width(char kind) noexcept nogil:
-    """Bytes that an array keeps for an element, outside of its variable-length part."""
+    """Returns the bytes of an array's element, without its variable-length part."""
     if kind == c"?" or kind == c"1":
         return 1
     if kind == c"2":
@@ -70,7 +70,7 @@ cdef inline int element_width(char kind) noexcept nogil:
 
 
 cdef inline uint64_t unused_bits(char kind) noexcept nogil:
-    """Bits of a struct's slot that are zero whatever the value."""
+    """Returns the bits of a struct's slot that are always zero."""
     if kind == c"?":
         return ~<uint64_t> 1
     if kind == c"8" or kind == c"d":
@@ -79,7 +79,7 @@ cdef inline uint64_t unused_bits(char kind) noexcept nogil:
 
 
 cdef inline int arrow_bytes(char kind) noexcept nogil:
-    """Bytes of one Arrow value; of a span where there is none yet; 0 for a bit or nothing at all."""
+    """Returns the bytes of an Arrow value, or of the span of a variable-length one; 0 for a bit or void."""
     if kind == c"?" or kind == c"0":
         return 0
     if kind == c"m" or kind == c"d":
@@ -88,7 +88,7 @@ cdef inline int arrow_bytes(char kind) noexcept nogil:
 
 
 cdef inline bint is_plain(char kind) noexcept nogil:
-    """Whether an array keeps its elements as Arrow does."""
+    """Returns whether an array stores its elements as Arrow does."""
     return kind == c"1" or kind == c"2" or kind == c"4" or kind == c"8"
 
 
@@ -97,20 +97,20 @@ cdef inline bint is_variable(char kind) noexcept nogil:
 
 
 cdef inline bint put_decimal(uint8_t* out, uint64_t unscaled, uint64_t bound) noexcept nogil:
-    """Widens an int64 to decimal128; False where it has more digits than its type, `bound` being 10 ** digits."""
+    """Widens an int64 to decimal128. False: it has more digits than its type; `bound` is 10 ** digits."""
     cdef uint64_t sign = 0 - (unscaled >> 63)
     (<uint64_t*> out)[0] = unscaled
     (<uint64_t*> out)[1] = sign
     return ((unscaled ^ sign) - sign) < bound
 
 
-# Arrow values on their way into slots.
+# Arrow values that are written into slots.
 cdef struct Source:
     char kind
     uint64_t bound            # 10 ** digits of a decimal
-    const uint8_t* values     # those of the first value on, but for bits
-    const uint8_t* validity   # NULL where nothing is null
-    int64_t first             # the first value's bit in validity, and in the values of a boolean
+    const uint8_t* values     # from the first value on; of bits the whole buffer
+    const uint8_t* validity   # NULL: no nulls
+    int64_t first             # the first value's bit in validity, and in boolean values
     const int32_t* sizes      # of a variable-length value in bytes, -1 = null; NULL for the other kinds
 
 
@@ -123,7 +123,7 @@ cdef inline bint is_null(const Source* source, int64_t i) noexcept nogil:
 
 
 cdef inline bint take_value(const Source* source, int64_t i, uint64_t* word) noexcept nogil:
-    """The slot of a value that fits one; False where the type cannot hold it."""
+    """Makes the slot of a value that fits one. False: the type cannot hold the value."""
     cdef const uint8_t* values = source.values
     cdef uint64_t sign
     if source.kind == c"8":

@@ -1,4 +1,4 @@
-# xxHash32 (its specification: "xxHash fast digest algorithm", version 0.1.1): four lanes of 32 bits, 16 bytes a step.
+# Computes xxHash32 ("xxHash fast digest algorithm", version 0.1.1): four lanes of 32 bits, 16 bytes a step.
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint8_t
 
@@ -32,7 +32,7 @@ cdef inline void start_lanes(uint32_t* lanes, uint32_t seed) noexcept nogil:
 
 
 cdef inline uint32_t finish(const uint32_t* lanes, const uint8_t* p, size_t size, uint32_t seed) noexcept nogil:
-    """The hash of size bytes at p; the lanes have taken all but the last size % 16 of them."""
+    """Returns the hash of size bytes at p. The lanes have taken all but the last size % 16 of them."""
     cdef const uint8_t* end = p + size
     cdef uint32_t h = seed + <uint32_t> PRIME_5
     if size >= 16:
@@ -69,7 +69,7 @@ cdef inline uint32_t xxh32(const uint8_t* p, size_t size, uint32_t seed) noexcep
 cdef inline void xxh32_of_each(
     uint32_t* hashes, const uint8_t** blocks, int count, size_t size, uint32_t seed
 ) noexcept nogil:
-    """The hashes of 1 to 8 blocks of one size."""
+    """Computes the hashes of 1 to 8 blocks of one size."""
     cdef uint32_t[8][4] lanes
     cdef const uint8_t* eight[8]
     cdef int i

@@ -1,6 +1,6 @@
-/* The lanes of xxHash32 of eight blocks at once. One block's four lanes wait on one another's multiplications; in vector
- * registers eight blocks fill the gaps, at three times the speed of one after the other. Needs GCC's vector types and a
- * vector multiplication: x86-64 with SSE4.1 (asked at run time) or AArch64.
+/* Computes the lanes of xxHash32 of eight blocks at once. A single block's lanes have to wait for each multiplication.
+ * In vector registers eight blocks fill the gaps, at three times the speed of one after the other. Needs GCC's vector
+ * types and a vector multiplication: x86-64 with SSE4.1 (checked at run time) or AArch64.
  */
 #ifndef HDFSSTORE_XXH32_LANES_H
 #define HDFSSTORE_XXH32_LANES_H
@@ -22,7 +22,7 @@ typedef uint32_t xxh32_vector __attribute__((vector_size(16)));
 
 static inline int xxh32_can_eight(void) { return XXH32_CAN_VECTORS; }
 
-/* Takes the lanes of each block over `size` bytes, a multiple of 16. */
+/* Adds `size` bytes of each block to its lanes; `size` is a multiple of 16. */
 XXH32_TARGET static void xxh32_eight(uint32_t lanes[8][4], const uint8_t *const blocks[8], size_t size) {
     xxh32_vector all[8];
     memcpy(all, lanes, sizeof(all));

@@ -6,7 +6,7 @@ cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** string, Py_ssize_t size) except -1
 
 cdef enum:
-    # The most that lz4 makes of a block.
+    # The largest body that lz4 makes of a block.
     BOUND = BLOCK_SIZE + BLOCK_SIZE // 255 + 16
 
 ctypedef int (*Compress)(const char* source, char* target, int size, int capacity) noexcept nogil
@@ -64,7 +64,7 @@ cdef class Lz4BlockWriter:
         return resized(out, size + HEADER_SIZE)
 
     cdef bytes blocks_of(self, const uint8_t* p, Py_ssize_t size):
-        """The blocks that are full now."""
+        """Encodes the blocks that are full now."""
         cdef Py_ssize_t count = (self.pending_size + size) // BLOCK_SIZE
         cdef PyObject* out = PyBytes_FromStringAndSize(NULL, count * (HEADER_SIZE + BOUND))
         cdef uint8_t* target = <uint8_t*> PyBytes_AS_STRING(out)
@@ -100,7 +100,7 @@ cdef class Lz4BlockWriter:
     cdef Py_ssize_t encode(
         self, const uint8_t** blocks, int count, Py_ssize_t size, uint8_t* target
     ) noexcept nogil:
-        """Writes 1 to 8 blocks of one size, for each of which the target has room at its largest."""
+        """Writes 1 to 8 blocks of one size. The target has room for the largest body of each."""
         cdef uint32_t[8] hashes
         cdef uint8_t* at = target
         cdef int i, body

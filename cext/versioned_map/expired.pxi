@@ -1,6 +1,8 @@
 # Records that have expired: those that the indexes name, and those that the transaction has put.
 
-cdef bint expiry_own(Transaction transaction, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found, Fault* fault) noexcept nogil:
+cdef bint expiry_own(
+    Transaction transaction, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found, Fault* fault
+) noexcept nogil:
     """Appends the offsets of the transaction's own records that have expired."""
     cdef const Table* own = &transaction.own
     cdef const Node* node
@@ -100,7 +102,7 @@ cdef next_expiry(Transaction transaction):
 
 
 cdef class Expiry:
-    """The iterator of Transaction.expired. All records are found and verified at the call, and copied batch by batch."""
+    """The iterator of Transaction.expired. The call finds and verifies all records; they are copied batch by batch."""
 
     cdef ExpirySearch search
     cdef int64_t of_image, of_layers    # numbers of the records that were found there

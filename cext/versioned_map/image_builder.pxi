@@ -4,7 +4,7 @@ cdef bint copy_records(
     GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t* data, int64_t data_size,
     const int32_t* keys, const int32_t* values, int64_t n, Fault* fault,
 ) noexcept nogil:
-    """Appends records to a buffer, those that stand side by side at once. False without a fault: the spans are wrong."""
+    """Appends records to a buffer, adjacent ones at once. False without a fault: the spans are wrong."""
     cdef int32_t checksum = 4 if row_checksums else 0, front
     cdef int64_t i, start, stop, from_ = 0, to = 0
     cdef uint32_t key_size
@@ -52,7 +52,8 @@ cdef bint append_bytes(GrowableBuffer* buffer, int64_t* size, const uint8_t* dat
 
 
 cdef append_records(
-    bint* busy, GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data, keys, values
+    bint* busy, GrowableBuffer* buffer, int64_t* size, bint row_checksums, bint tombstones, const uint8_t[::1] data,
+    keys, values
 ):
     cdef Fault fault = Fault(NONE, 0)
     cdef int64_t n = keys.size // 8, before

@@ -143,8 +143,8 @@ cdef Image open_image(buffer, str path):
     homes = load_le64(p + 88)
     key_columns = load_le32(p + 104)
     sizes = Sizes(
-        <int64_t> load_le64(p + 56), load_le32(p + 108), load_le64(p + 32), load_le64(p + 96), <int64_t> load_le64(p + 24),
-        <int64_t> load_le64(p + 80), <int64_t> load_le64(p + 48),
+        <int64_t> load_le64(p + 56), load_le32(p + 108), load_le64(p + 32), load_le64(p + 96),
+        <int64_t> load_le64(p + 24), <int64_t> load_le64(p + 80), <int64_t> load_le64(p + 48),
     )
     good = (
         sizes.num_slots <= <uint64_t> length // 8
@@ -188,9 +188,11 @@ cdef Image open_image(buffer, str path):
     image.view = ImageView(
         p + sections.records_at, sizes.records - 4, p + sections.index_at, sizes.num_slots, hash_seed_of(p + 112),
         load_le32(p + 64), 0, p + sections.index_at, sections.index_at, length - sections.index_at,
-        p + sections.crcs_at, image.checked_buffer.data, timeout_offset, expiry_view(p + sections.expiry_at, sizes.num_expired),
+        p + sections.crcs_at, image.checked_buffer.data, timeout_offset,
+        expiry_view(p + sections.expiry_at, sizes.num_expired),
         PrefixView(
-            p + sections.prefix_slots_at, sizes.prefix_slots, homes, p + sections.prefix_entries_at, sizes.prefix_entries
+            p + sections.prefix_slots_at, sizes.prefix_slots, homes, p + sections.prefix_entries_at,
+            sizes.prefix_entries
         ),
     )
     set_typical_size(&image.view, num_keys)

@@ -1,16 +1,16 @@
-# An image as a C struct: looks up keys in it, and verifies the blocks that it touches.
+# Looks up keys in an image, which is a C struct here, and verifies the blocks that it touches.
 #
-# Checksums tell damage, not malice, so every offset and size that the index and the records hold is compared with the
-# buffer all the same, and a search ends after as many steps as there are slots.
+# Checksums reveal damage, not malice. So every offset and size in the index and the records is compared with the
+# buffer, and a search ends after as many steps as there are slots.
 
 cdef enum:
     BLOCK_BITS = 12
     BLOCK = 1 << BLOCK_BITS
     OFFSET_BITS = 40
-    ENTRY = OFFSET_BITS // 8  # bytes of an offset that stands alone
-    LINE = 64               # bytes of a cache line, or so: only the speed depends on it
+    ENTRY = OFFSET_BITS // 8  # bytes of an offset in an index's entries
+    LINE = 64               # bytes of a cache line, roughly: only the speed depends on it
     MOST_PREFETCHED = 512
-    AHEAD = 1024            # bytes that who goes through records asks for before they are read
+    AHEAD = 1024            # distance in bytes at which a walk through records prefetches
 
 cdef int64_t MOST_RECORD_BYTES = ((<int64_t> 1) << OFFSET_BITS) - 2  # offset + 1 takes OFFSET_BITS
 
@@ -35,18 +35,18 @@ cdef struct ImageView:
     uint64_t num_slots
     HashSeed seed
     bint row_checksums
-    int64_t typical_size        # of a record: how much of one is asked for before it is read
-    const uint8_t* blocks       # the first block; what follows is of files only
+    int64_t typical_size        # of a record: bytes that are prefetched before it is read
+    const uint8_t* blocks       # the first block; the fields from here to `checked` are of files only
     int64_t blocks_at           # its offset in the file
-    int64_t size                # from there to the end of the file
+    int64_t size                # from the first block to the end of the file
     const uint8_t* crcs
-    uint8_t* checked            # for each block whether it was verified; NULL: all is known to be whole
-    int64_t timeout_offset          # of the timeout in a value, 0 = there is no index by timeout
+    uint8_t* checked            # for each block whether it was verified; NULL: no block needs to be
+    int64_t timeout_offset      # of the timeout in a value, 0 = there is no index by timeout
     ExpiryView expiry
     PrefixView by_prefix
 
-# `checked` is a byte a block and not a bit, so that threads do not lose each other's marks; to verify a block twice does
-# no harm.
+# `checked` has a byte for each block, not a bit, so that threads do not lose each other's marks. Verifying a block
+# twice does no harm.
 cdef extern from "shared_byte.h" nogil:
     bint shared_byte(const uint8_t* p) noexcept
     void set_shared_byte(uint8_t* p, uint8_t value) noexcept
@@ -57,7 +57,7 @@ cdef inline int64_t whole_blocks(int64_t size) noexcept nogil:
 
 
 cdef inline bint touch(const ImageView* view, const uint8_t* p, int64_t size, Fault* fault) noexcept nogil:
-    """Verifies the blocks that hold these bytes, of which there is one at least."""
+    """Verifies the blocks of these bytes, of which there is at least one."""
     cdef int64_t block, last
     if view.checked == NULL:
         return True
@@ -81,7 +81,7 @@ cdef bint check_block(const ImageView* view, int64_t block, Fault* fault) noexce
 
 
 cdef inline bint image_record(const ImageView* view, int64_t offset, Record* out, Fault* fault) noexcept nogil:
-    """Takes apart the record at an offset that anybody may have made up."""
+    """Parses the record at an offset that cannot be trusted."""
     cdef int64_t room = view.end - offset - 8
     cdef int32_t checksum = 4 if view.row_checksums else 0
     cdef const uint8_t* p = view.records + offset
@@ -138,7 +138,7 @@ cdef inline void image_start(const ImageView* view, Lookup* key) noexcept nogil:
 
 
 cdef inline bint image_seek(const ImageView* view, Lookup* key, Fault* fault) noexcept nogil:
-    """Goes on to the next slot with the key's tag and sets `offset` to its record's, or to -1 where there is none."""
+    """Moves on to the next slot with the key's tag. Sets `offset` to its record's, or to -1 if there is none."""
     cdef uint64_t slot
     cdef const uint8_t* p
     key.offset = -1
@@ -161,10 +161,10 @@ cdef inline bint image_seek(const ImageView* view, Lookup* key, Fault* fault) no
 
 
 cdef inline void image_prefetch(const ImageView* view, const Lookup* key) noexcept nogil:
-    """Asks for the record that may be the key's, as far as records mostly go."""
+    """Prefetches the record that may be the key's, up to the typical size."""
     cdef int64_t at = 0
     if key.offset >= 0:
-        while at < view.typical_size:  # as often for each record, so that the processor foresees it
+        while at < view.typical_size:  # as often for each record, so that branches are predicted
             buffer_prefetch(view.records + key.offset + at)
             at += LINE
         buffer_prefetch(view.records + key.offset + view.typical_size - 1)
@@ -175,7 +175,7 @@ cdef inline void set_typical_size(ImageView* view, int64_t num_keys) noexcept no
 
 
 cdef inline bint image_match(const ImageView* view, Lookup* key, Fault* fault) noexcept nogil:
-    """Finds the key from where image_seek stands."""
+    """Finds the key from the position of image_seek on."""
     cdef Record record
     while key.offset >= 0:
         if not image_record(view, key.offset, &record, fault):

@@ -25,7 +25,7 @@ cdef class Layer:
         return self.buffer.capacity
 
     cdef ExpiryIndex timeouts(self, int64_t timeout_offset):
-        """The index by timeout, made at the first call. A caller that reads it without the GIL keeps a reference to it."""
+        """Returns the index by timeout, made at the first call. Keep a reference while reading it without the GIL."""
         cdef ExpiryIndex index = self.expiry_index
         cdef ExpiryBuild build
         cdef Fault fault = Fault(NONE, 0)

@@ -1,7 +1,7 @@
 # Merges an image and the layers on top of it to a snapshot's records, and to a new image.
 #
-# The newest record of each key in the layers is kept. A lookup of its key in the image finds the image's dead record. So
-# the cost of deciding grows with the updates. The image is copied in runs between dead records, neither parsed nor
+# The newest record of each key in the layers is kept. A lookup of its key in the image finds the image's dead record.
+# So the cost of deciding grows with the updates. The image is copied in runs between dead records, neither parsed nor
 # hashed. A snapshot's records pass through one buffer that stays in the cache.
 
 cdef const uint8_t* END_MARK = b"\xff\xff\xff\xff"

@@ -1,7 +1,7 @@
-# A fork copies locks as they are, and a lock that another thread held would stay locked in the child for ever, with the
-# table behind it half changed. So a fork waits until nobody holds one: it takes them all before, and gives them back
-# after, in the parent and in the child. Holders never wait for the GIL, so that this ends. No map is made meanwhile, and
-# no two threads fork at once, because both hold fork_lock.
+# A fork copies locks as they are. A lock that another thread held would stay locked in the child for ever, with its
+# table half changed. So a fork acquires all locks first, and releases them afterwards in the parent and in the child.
+# Holders never wait for the GIL, so this ends. Making a map and forking both take fork_lock, so no map is made
+# meanwhile, and no two threads fork at once.
 cdef PyThread_type_lock fork_lock = PyThread_allocate_lock()
 cdef object all_maps = weakref.WeakSet()
 cdef list held_by_fork = []
@@ -33,19 +33,19 @@ if hasattr(os, "register_at_fork"):
 
 
 cdef class VersionedMap:
-    """An image and the layers that were added to it, a tree: layer 0 is the image, every other is built on one before.
+    """An image and a tree of layers on it. Layer 0 is the image; each other layer is built on an earlier one.
 
-    Threads may share a map. What is in it stays until the map is dropped.
+    Threads may share a map. Layers stay in it until the map is dropped.
     """
 
     cdef Table overlay
     cdef Prefixes prefixes
     cdef Scratch scratch
-    cdef GrowableBuffer layer_records         # const uint8_t* a layer: table.layers
-    cdef PyThread_type_lock lock    # around all reading and changing of the four above
+    cdef GrowableBuffer layer_records   # const uint8_t* for each layer: table.layers
+    cdef PyThread_type_lock lock    # held while one of the four above is read or changed
     cdef list layers, parents       # of layer i + 1
     cdef list key_counts            # of layer i; -1 = not there yet
-    cdef list expiry_cursors           # of layer i: those of its transaction, or None
+    cdef list expiry_cursors        # of layer i: those of its transaction, or None
     cdef int64_t layer_bytes
     cdef readonly Image image
     cdef object __weakref__
@@ -76,7 +76,7 @@ cdef class VersionedMap:
 
     @property
     def nbytes(self):
-        """Bytes of the layers and of the table over them, without the image."""
+        """Bytes of the layers and of the table over them, but not of the image."""
         cdef int64_t size = self.layer_bytes
         cdef Layer layer
         for layer in self.layers:
@@ -93,12 +93,12 @@ cdef class VersionedMap:
             raise ValueError(f"there is no layer {layer}")
 
     def num_keys(self, int64_t layer):
-        """How many keys there are at a layer."""
+        """Returns the number of keys at a layer."""
         self.check(layer)
         return self.key_counts[layer]
 
     def path(self, int64_t layer):
-        """The layers between the image and this one, which is the last, oldest first."""
+        """Returns the layers that this one is built on, and then this one, oldest first."""
         self.check(layer)
         path = []
         while layer:
@@ -107,18 +107,18 @@ cdef class VersionedMap:
         return path[::-1]
 
     def transaction(self, int64_t layer):
-        """A Transaction on top of a layer."""
+        """Returns a Transaction on top of a layer."""
         self.check(layer)
         return Transaction(self, layer)
 
     cdef list cursors_at(self, int64_t layer):
-        """How far the indexes of the image and of the first layers below this one have been gone through."""
+        """Returns how far the indexes of the image and of the first layers below this one have been walked."""
         while layer and self.expiry_cursors[layer] is None:
             layer = self.parents[layer - 1]
         return [(<ExpiryCursor> cursor).copy() for cursor in self.expiry_cursors[layer] or ()]
 
     cdef bint mark_visible(self, GrowableBuffer* visible, int64_t layer) except False:
-        """A byte for each layer up to this one, 1 where this one is built on it or is it."""
+        """Makes a byte for each layer up to this one: 1 for this one and those that it is built on."""
         if not buffer_zeroed(visible, layer + 1):
             raise MemoryError
         while layer:
@@ -130,11 +130,11 @@ cdef class VersionedMap:
     def add(self, int64_t parent, Layer layer not None, step=None):
         """Adds a layer on top of another one.
 
-        Its records go into the table a few at a time, while others read: they do not see them, as nobody reads at this
-        layer before its number is returned.
+        Its records enter the table a few at a time, while other threads read. These do not see them, because nobody
+        reads at this layer before its number is returned.
 
         Args:
-            step: called between two chunks of them. If it raises, the layer is not added.
+            step: called after each chunk of records. If it raises, the layer is not added.
 
         Returns:
             The number of the layer.
@@ -154,7 +154,7 @@ cdef class VersionedMap:
         self.key_counts.append(-1)
         self.expiry_cursors.append(None)
         self.layer_bytes += layer.nbytes
-        # What a transaction has counted needs no lookups in the image, where it was on this very state.
+        # If the layer's transaction was on this parent, it has counted the keys, and the image needs no lookups.
         counted = layer.base_layer == parent and layer.base_map is not None and layer.base_map() is self
         try:
             self.mark_visible(&visible, number)
@@ -175,7 +175,7 @@ cdef class VersionedMap:
             raise failure(&fault, self.image.path)
         if counted:
             self.expiry_cursors[number], layer.expiry_cursors = layer.expiry_cursors, None
-            if parent:  # who goes on from before the parent begins anew: cursors may be large
+            if parent:  # cursors may be large; another branch from before the parent walks again
                 self.expiry_cursors[self.parents[parent - 1]] = None
         self.key_counts[number] = num_keys
         return number
@@ -196,7 +196,7 @@ cdef class VersionedMap:
         self, Layer layer, int64_t at, int64_t most, const uint8_t* visible, uint32_t number, int64_t* more_keys,
         Fault* fault,
     ) noexcept nogil:
-        """Enters about `most` records in the table and, unless more_keys is NULL, counts keys. Returns where the next ones are."""
+        """Enters about `most` records, counts keys unless more_keys is NULL, and returns the next record's offset."""
         cdef Lookup[GROUP] keys
         cdef Record record
         cdef Reader reader = Reader(&self.image.view, NULL, 0, &self.overlay, self.lock, visible, number)
@@ -233,7 +233,7 @@ cdef class VersionedMap:
     cdef void enter(
         self, Reader* reader, const uint8_t* records, Lookup* keys, int n, Fault* fault
     ) noexcept nogil:
-        """Enters records, and leaves in `where` and `value_size` what the table had of their keys before."""
+        """Enters records. Sets `where` and `value_size` to what the table had for their keys before."""
         cdef Table* table = &self.overlay
         cdef Node* node
         cdef int64_t newest, number, offset

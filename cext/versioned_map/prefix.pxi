@@ -1,11 +1,11 @@
-# Keys of a table by their prefix: the row of their first columns, as Spark's UnsafeProjection writes it.
+# Indexes a table's keys by their prefix: the row of their first columns, as Spark's UnsafeProjection writes it.
 #
 #     slots     uint64: hash bits 32..63 of the prefix << 32 | newest entry of the prefix + 1; as in a Table
-#     entries   uint64 node of the key in the table, uint32 entry before of the same prefix + 1, uint32 zero
+#     entries   uint64 node of the key in the table, uint32 previous entry of the prefix + 1, uint32 zero
 
 cdef enum:
     MAX_KEY_COLUMNS = 1 << 20
-    MAX_KIND = 2            # versioned_map.pyi has them
+    MAX_KIND = 2            # versioned_map.pyi lists the kinds
 
 cdef struct Plan:
     int64_t key_columns
@@ -24,7 +24,7 @@ cdef struct Prefixes:
     int64_t count
     int64_t distinct
 
-# Where prefixes are written to be compared; each thread needs its own.
+# Buffers for prefixes that are compared. Each thread needs its own.
 cdef struct Scratch:
     GrowableBuffer row
     GrowableBuffer other
@@ -45,12 +45,12 @@ cdef int64_t prefixes_bytes(const Prefixes* prefixes) noexcept nogil:
 
 
 cdef inline int64_t prefix_room(const Plan* plan, int64_t size) noexcept nogil:
-    """Bytes that the prefix of a key of that size takes at most."""
+    """Returns the most bytes that the prefix of a key of this size takes."""
     return padded(size) + 16 * plan.columns
 
 
 cdef int64_t project(const Plan* plan, const uint8_t* key, int64_t size, GrowableBuffer* row) noexcept nogil:
-    """Writes the prefix of a key and returns its size; -1: the key is no row of so many columns; -2: no memory."""
+    """Writes the prefix of a key and returns its size. -1: the key is no row of the plan's columns. -2: no memory."""
     cdef int64_t bits = bitset_bytes(plan.key_columns), fixed = bitset_bytes(plan.columns) + 8 * plan.columns
     cdef int64_t i, used = fixed, most = prefix_room(plan, size), length, room, offset
     cdef uint64_t slot
@@ -89,7 +89,7 @@ cdef int64_t prefix_find(
     const Prefixes* prefixes, const Plan* plan, const Table* table, uint64_t h, const uint8_t* row, int64_t size,
     Scratch* scratch, uint64_t* at,
 ) noexcept nogil:
-    """The newest entry of the prefix; -1: there is none; -2: no memory. `at` is its slot or where it belongs."""
+    """Returns the newest entry of the prefix. -1: none. -2: no memory. Sets `at` to its slot, or where it belongs."""
     cdef uint64_t mask = (<uint64_t> 1 << prefixes.bits) - 1, slot
     cdef int64_t number, other_size
     cdef const uint8_t* other
@@ -115,7 +115,7 @@ cdef int64_t prefix_find(
 cdef bint prefix_reserve(
     Prefixes* prefixes, const Plan* plan, const Lookup* keys, int n, Scratch* scratch, Fault* fault
 ) noexcept nogil:
-    """Makes room for a group of keys, each of which may have a prefix of its own: none of their prefix_add can fail."""
+    """Makes room for a group of keys, so that none of their prefix_add fails. Each may have a prefix of its own."""
     cdef Table slots
     cdef int64_t room = 0
     cdef int bits = bits_for(prefixes.distinct + n, prefixes.bits), i
@@ -149,9 +149,9 @@ cdef void prefix_add(
     Prefixes* prefixes, const Plan* plan, const Table* table, const HashSeed* seed,
     const uint8_t* key, int32_t key_size, uint64_t number, Scratch* scratch,
 ) noexcept nogil:
-    """Notes a new key, for which there is room, under its prefix.
+    """Adds a new key under its prefix. There is room for it.
 
-    One that is no row of the plan's columns has none, and no scan finds it.
+    A key that is no row of the plan's columns has no prefix, and no prefix scan finds it.
     """
     cdef uint64_t h, at = 0
     cdef int64_t size = project(plan, key, key_size, &scratch.row), before

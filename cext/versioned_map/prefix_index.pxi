@@ -1,28 +1,29 @@
-# The index of an image's records by the prefixes of their keys: the first columns of a key, as a row (prefix.pxi).
+# Indexes an image's records by the prefixes of their keys: the first columns of a key, as a row (prefix.pxi).
 #
-# It goes by the highest 44 bits of a prefix's hash. Records that are alike in these are a group, mostly all those of one
-# prefix. Who looks compares the prefixes themselves, so it does no harm if there are some of another one.
+# The index uses the highest 44 bits of a prefix's hash. Records that agree in these are a group, mostly of one prefix.
+# A reader compares the prefixes themselves, so records of another prefix in a group do no harm.
 #
-#     slots     uint64, one for each group, in the order of their hashes: bits 20..43 of the hash << 40 | the group's first
-#               entry + 1, 0 = free. A group's slot is at position hash * homes >> 64, or behind those of the groups before it;
-#               there are as many slots as that takes, and `homes` of them at least. Zeros up to a multiple of 4,096
+#     slots     uint64, one for each group, in the order of their hashes: bits 20..43 of the hash << 40 | the group's
+#               first entry + 1, 0 = free. A group's slot is at position hash * homes >> 64, or after the slots of the
+#               groups before it. There are as many slots as that takes, and at least `homes`. Zeros up to a multiple
+#               of 4,096
 #     entries   5 bytes: offset of the record; zeros up to a multiple of 4,096
 #
 # A group's entries end where those of the next group begin.
 
 cdef enum:
-    NOT_IN_ORDER = 20           # the lowest bits of a hash, by which groups are not told apart
-    SPARE = 512                 # slots behind the last home that there is room for to begin with
+    NOT_IN_ORDER = 20           # the lowest bits of a hash, which the index ignores
+    SPARE = 512                 # slots after the last home for which there is room at first
 
-# What becomes an index, step by step.
+# An index that is made step by step.
 cdef struct PrefixBuild:
-    Sort sort                   # of hashes and offsets; in the end its first entries are the groups: hash, first entry
+    Sort sort                   # of hashes and offsets; at the end its first entries are the groups: hash, first entry
     GrowableBuffer row
     int64_t at                  # the next record to look at
     int64_t written             # entries
     int64_t groups
     int64_t placed              # groups that have their slot
-    uint64_t next_slot          # behind the last one that is taken
+    uint64_t next_slot          # after the last taken one
 
 
 cdef void prefix_build_free(PrefixBuild* build) noexcept nogil:
@@ -31,9 +32,10 @@ cdef void prefix_build_free(PrefixBuild* build) noexcept nogil:
 
 
 cdef bint prefix_step(
-    PrefixBuild* build, const ImageView* view, const Plan* plan, GrowableBuffer* slots, GrowableBuffer* entries, Fault* fault
+    PrefixBuild* build, const ImageView* view, const Plan* plan, GrowableBuffer* slots, GrowableBuffer* entries,
+    Fault* fault
 ) noexcept nogil:
-    """Goes on with the index of an image's records. False: `slots` and `entries` have it, or there is a fault."""
+    """Does a step of the index of an image's records. False: `slots` and `entries` have it, or there is a fault."""
     cdef uint64_t homes
     if build.at < view.end:
         return prefix_collect(build, view, plan, fault)
@@ -60,13 +62,15 @@ cdef bint prefix_step(
     return False
 
 
-cdef inline PrefixView prefix_view(const PrefixBuild* build, const uint8_t* slots, const uint8_t* entries) noexcept nogil:
+cdef inline PrefixView prefix_view(
+    const PrefixBuild* build, const uint8_t* slots, const uint8_t* entries
+) noexcept nogil:
     cdef uint64_t homes = slots_for(build.groups)
     return PrefixView(slots, max(homes, build.next_slot), homes, entries, build.sort.count)
 
 
 cdef bint prefix_collect(PrefixBuild* build, const ImageView* view, const Plan* plan, Fault* fault) noexcept nogil:
-    """Takes the hashes of the prefixes of some records. A key that is no row of the plan's columns has none."""
+    """Hashes the prefixes of some records. A key that is no row of the plan's columns has no prefix."""
     cdef Record record
     cdef int64_t size
     cdef int n = 0
@@ -87,7 +91,7 @@ cdef bint prefix_collect(PrefixBuild* build, const ImageView* view, const Plan* 
 
 
 cdef void prefix_write(PrefixBuild* build, uint8_t* entries) noexcept nogil:
-    """Writes some entries, and puts the groups that they are of together, in front of the entries yet to be written."""
+    """Writes some entries. Their groups overwrite the start of the sorted entries, which is already written."""
     cdef SortEntry* sorted_ = <SortEntry*> build.sort.entries.data
     cdef int64_t i, stop = min(build.written + STEP_ENTRIES, build.sort.count)
     cdef uint64_t hashed
@@ -101,7 +105,7 @@ cdef void prefix_write(PrefixBuild* build, uint8_t* entries) noexcept nogil:
 
 
 cdef bint prefix_place(PrefixBuild* build, uint64_t homes, GrowableBuffer* slots, Fault* fault) noexcept nogil:
-    """Gives some groups their slots."""
+    """Writes the slots of some groups."""
     cdef const SortEntry* groups = <const SortEntry*> build.sort.entries.data
     cdef int64_t i, stop = min(build.placed + STEP_ENTRIES, build.groups), before = slots.capacity
     cdef uint64_t slot
@@ -123,11 +127,11 @@ cdef inline uint64_t prefix_tag(uint64_t hashed) noexcept nogil:
     return hashed & 0xFFFFFF
 
 
-# Going through the entries of a prefix.
+# A position in the entries of a prefix.
 cdef struct PrefixWalk:
     uint64_t hashed
     uint64_t slot               # the next one to look at
-    int64_t entry               # of the group under way: the next one
+    int64_t entry               # the next one of the current group
     int64_t end
 
 
@@ -137,7 +141,7 @@ cdef inline PrefixWalk prefix_walk(const PrefixView* index, uint64_t h) noexcept
 
 
 cdef bint prefix_next(const ImageView* view, PrefixWalk* walk, int64_t* offset, Fault* fault) noexcept nogil:
-    """The offset of the next record that may have the prefix, -1 where there is none more. False: a fault."""
+    """Finds the offset of the next record that may have the prefix, -1 after the last one. False: a fault."""
     cdef const PrefixView* index = &view.by_prefix
     cdef const uint8_t* p
     offset[0] = -1
@@ -153,7 +157,7 @@ cdef bint prefix_next(const ImageView* view, PrefixWalk* walk, int64_t* offset, 
 
 
 cdef bint next_group(const ImageView* view, PrefixWalk* walk, Fault* fault) noexcept nogil:
-    """Looks at the next slot, whether it is of the group. False: it is free, or there is a fault."""
+    """Moves past the next slot, and enters its group if the tag is the prefix's. False: it is free, or a fault."""
     cdef const PrefixView* index = &view.by_prefix
     cdef const uint8_t* p = index.slots + 8 * walk.slot
     cdef uint64_t slot, next_

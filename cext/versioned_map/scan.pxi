@@ -1,7 +1,7 @@
-# Scans: candidates from the three places, of which those stay that a lookup of their key leads back to.
+# Scans candidates from the image, the overlay and the transaction, and keeps those that a lookup of their key finds.
 
 cdef struct Candidate:
-    const uint8_t* record   # NULL: whatever record its key has there
+    const uint8_t* record   # NULL: any record of the key in that place
     const uint8_t* value
     int32_t value_size
     Where where
@@ -67,7 +67,7 @@ cdef class Scan:
                 return
 
     cdef int from_image(self, Lookup* keys, Candidate* found, int64_t filled, Fault* fault) noexcept nogil:
-        """The next records, as long as they do not exceed max_bytes; 0 at the end."""
+        """Takes the next records, at least one, until they reach max_bytes. Returns how many; 0 at the end."""
         cdef const ImageView* image = self.reader.image
         cdef Record record
         cdef int n = 0
@@ -83,7 +83,7 @@ cdef class Scan:
         return n
 
     cdef int from_nodes(self, Lookup* keys, Candidate* found, int64_t filled) noexcept nogil:
-        """The same of the nodes of the overlay or of the transaction."""
+        """Does the same with the nodes of the overlay or of the transaction."""
         cdef const Table* table = self.reader.own
         cdef int64_t end = self.reader.own_nodes
         cdef bint shared = self.source == OVERLAY_NODES
@@ -110,7 +110,7 @@ cdef class Scan:
 cdef bint keep_current(
     const Reader* reader, Lookup* keys, const Candidate* found, int n, Column* out
 ) noexcept nogil:
-    """Appends the records that hold. False: no memory."""
+    """Appends the records that are current. False: no memory."""
     cdef int i
     cdef const uint8_t* value
     cdef int32_t value_size
@@ -178,7 +178,7 @@ cdef bint follow_chain(
     const Reader* reader, const Prefixes* prefixes, const Plan* plan, Where where, uint64_t h, const uint8_t* row,
     int64_t size, Scratch* scratch, Column* out, Fault* fault,
 ) noexcept nogil:
-    """Appends the records that hold, of the keys of one of the tables that have the prefix."""
+    """Appends the current records of the keys in one of the tables that have the prefix."""
     cdef Lookup[GROUP] keys
     cdef Candidate[GROUP] found
     cdef const Table* table = reader.own if where == IN_OWN else reader.overlay
@@ -214,7 +214,7 @@ cdef bint follow_index(
     const Reader* reader, const Plan* plan, uint64_t h, const uint8_t* row, int64_t size, Scratch* scratch, Column* out,
     Fault* fault,
 ) noexcept nogil:
-    """The same of the image."""
+    """Does the same with the image."""
     cdef Lookup[GROUP] keys
     cdef Candidate[GROUP] found
     cdef int64_t[GROUP] offsets

@@ -92,9 +92,9 @@ cdef bint table_grow(Table* table, int bits) noexcept nogil:
 
 
 cdef inline int64_t table_find(const Table* table, Lookup* key) noexcept nogil:
-    """The newest node of the key, or -1, looked for from the slot `at` on, which becomes the key's, or where it belongs.
+    """Returns the newest node of the key, or -1. Searches from the slot `at`, and sets it to the key's place.
 
-    From where an earlier search ended it finds what was added since, as long as the table has not grown.
+    From the end of an earlier search it finds what was added since, as long as the table has not grown.
     """
     cdef uint64_t mask = (<uint64_t> 1 << table.bits) - 1, slot
     cdef const uint64_t* slots = <const uint64_t*> table.slots.data

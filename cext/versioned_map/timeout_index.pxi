@@ -3,8 +3,8 @@
 #     fences    int64: the timeout of every FENCE-th record, beginning with the first
 #     entries   5 bytes: offset of the record; zeros up to a multiple of 4,096
 #
-# Between two fences the timeouts are read from the records. A record is not in the index if its value is too short, or its
-# timeout is -1 or null (by its bit in the first 8 bytes, as in a row of up to 64 columns).
+# Between two fences the timeouts are read from the records. A record is not in the index if its value is too short, or
+# its timeout is -1 or null (by its bit in the first 8 bytes, as in a row of up to 64 columns).
 
 cdef enum:
     FENCE = 64
@@ -45,7 +45,8 @@ cdef void expiry_free(ExpiryBuild* build) noexcept nogil:
 
 
 cdef bint expiry_step(
-    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t timeout_offset, GrowableBuffer* out, Fault* fault,
+    ExpiryBuild* build, const uint8_t* records, int64_t end, bint row_checksums, int64_t timeout_offset,
+    GrowableBuffer* out, Fault* fault,
 ) noexcept nogil:
     """Does a step of the index of some records. False: `out` has the index, or there is a fault."""
     if build.at < end:

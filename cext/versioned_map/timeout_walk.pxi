@@ -113,8 +113,8 @@ cdef inline int64_t expiry_place(const ExpirySource* source, int64_t offset) noe
 
 
 cdef bint expiry_walk(
-    const ExpirySource* source, const Reader* reader, ExpiryCursor cursor, ExpiryRange* wanted, GrowableBuffer* found, int64_t* num_found,
-    Fault* fault,
+    const ExpirySource* source, const Reader* reader, ExpiryCursor cursor, ExpiryRange* wanted, GrowableBuffer* found,
+    int64_t* num_found, Fault* fault,
 ) noexcept nogil:
     """Walks on through an index and appends the places of the records that have expired.
 

@@ -1,5 +1,5 @@
 cdef class Transaction:
-    """Reads at one layer of a map, and updates on top of it that nobody else sees. For one thread."""
+    """Reads a map at one layer, and keeps updates on top of it that nobody else sees. For one thread."""
 
     cdef Table own
     cdef Prefixes prefixes
@@ -10,12 +10,12 @@ cdef class Transaction:
     cdef VersionedMap map_
     cdef Reader reader
     cdef Layer sealed
-    cdef object got                     # the keys of the last get_many, and of each of them the hash, whose
-    cdef GrowableBuffer got_hashes                # lowest bit says whether it had a value: who puts them need not look again
-    cdef list cursors                   # of the image and of each layer below, None = no index was gone through
+    cdef object got                     # the keys of the last get_many, so that updates of them need no second lookup
+    cdef GrowableBuffer got_hashes      # their hashes; the lowest bit is 1 if the key had a value
+    cdef list cursors                   # of the image and of each layer below; None: no index has been walked
     cdef bint busy
     cdef int64_t layer
-    cdef int64_t own_puts               # keys that have their value from here
+    cdef int64_t own_puts               # keys whose value is from this transaction
     cdef readonly int64_t num_keys, num_puts, num_removes
 
     def __cinit__(self, VersionedMap map_ not None, int64_t layer):
@@ -40,14 +40,14 @@ cdef class Transaction:
 
     @property
     def nbytes(self):
-        """Bytes of the updates and the table over them."""
+        """Bytes of the updates and of the table over them."""
         return (
             self.records.capacity + table_bytes(&self.own) + self.visible.capacity + prefixes_bytes(&self.prefixes)
             + self.got_hashes.capacity + (0 if self.sealed is None else self.sealed.nbytes)
         )
 
     cdef enter(self, bint update):
-        # The loops below run without the GIL: a second thread would change the table under them.
+        # The loops below run without the GIL, and a second thread would change their table.
         begin(&self.busy)
         if update and self.sealed is not None:
             self.busy = False
@@ -60,7 +60,7 @@ cdef class Transaction:
             raise failure(fault, self.map_.image.path)
 
     def get(self, bytes key not None):
-        """The key's value, None where it has none."""
+        """Returns the key's value, or None."""
         cdef Lookup found
         cdef Fault fault = Fault(NONE, 0)
         set_key(&found, key)
@@ -86,7 +86,7 @@ cdef class Transaction:
         self.leave(&fault)
 
     def remove(self, bytes key not None):
-        """Removes the key and returns whether it was there; an absent one writes nothing."""
+        """Removes the key and returns whether it was there. Writes nothing for an absent key."""
         cdef Lookup found
         cdef Fault fault = Fault(NONE, 0)
         cdef int64_t before
@@ -102,13 +102,13 @@ cdef class Transaction:
         return removed
 
     def get_many(self, keys not None):
-        """The values of keys.
+        """Returns the values of keys.
 
         Args:
             keys: pyarrow (large) binary array without nulls.
 
         Returns:
-            A pyarrow binary array (a large one where its values are 2 GiB or more), aligned, null where absent.
+            An aligned pyarrow binary array, large if its values are 2 GiB or more; null for absent keys.
         """
         cdef BinaryValues k = checked_values(keys, "keys")
         cdef Fault fault = Fault(NONE, 0)
@@ -131,7 +131,7 @@ cdef class Transaction:
             column_free(&column)
 
     cdef int64_t collect(self, const BinaryValues* k, Column* out, uint8_t* validity, Fault* fault) noexcept nogil:
-        """Appends the keys' values, notes their hashes, and returns how many keys have none."""
+        """Appends the keys' values, stores the hashes, and returns the number of keys without a value."""
         cdef Lookup[GROUP] keys
         cdef uint64_t* hashes
         cdef int64_t start = 0, absent = 0, rows
@@ -145,7 +145,7 @@ cdef class Transaction:
             n = set_keys(k, start, keys)
             if not find_all(&self.reader, keys, n, fault):
                 return 0
-            # Values are mostly of one size: the first ones tell how much room all will need. If not, the column grows.
+            # Values are mostly of one size, so the first ones tell how much room all need. If not, the column grows.
             if start == GROUP:
                 rows = min(k.length, MOST_EXPECTED)
                 buffer_need(&out.data, min(min(out.size // GROUP, MOST_EXPECTED) * rows + out.size, MOST_EXPECTED))
@@ -163,14 +163,14 @@ cdef class Transaction:
         return absent
 
     def put_many(self, keys not None, values not None):
-        """Sets the values of keys, in their order.
+        """Sets the values of keys, in the order given.
 
         Args:
             keys, values: pyarrow (large) binary arrays of one length without nulls.
 
         Raises:
-            ValueError: a key or value is null, or there are not as many of both.
-            SizeLimitError: they are too many, or one is 2 GiB; nothing is set.
+            ValueError: a key or value is null, or their numbers differ.
+            SizeLimitError: there are too many, or one is 2 GiB; nothing is set.
             ImageDamagedError, MemoryError: some of the keys may have been set; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys"), v = checked_values(values, "values")
@@ -189,7 +189,7 @@ cdef class Transaction:
 
         Raises:
             ValueError: a key is null.
-            SizeLimitError: they are too many, or one is 2 GiB; nothing is removed.
+            SizeLimitError: there are too many, or one is 2 GiB; nothing is removed.
             ImageDamagedError, MemoryError: some of the keys may have been removed; drop the transaction.
         """
         cdef BinaryValues k = checked_values(keys, "keys")
@@ -206,12 +206,12 @@ cdef class Transaction:
         return removed
 
     cdef void update(self, const BinaryValues* k, const BinaryValues* v, bint known, Fault* fault) noexcept nogil:
-        """Puts the values, or removes the keys where there are none; `known`: the keys are those of the last get_many."""
+        """Puts the values, or removes the keys if `v` is NULL. `known`: the keys are those of the last get_many."""
         cdef Lookup[GROUP] keys
         cdef BinaryValues values = k[0] if v == NULL else v[0]
         cdef int64_t start = 0
         cdef int i, n
-        # All that it can be at once: what is not touched costs nothing, and a table that grows is written twice.
+        # Reserves for all keys at once: untouched memory costs nothing, and a table that grows is written twice.
         if not self.reserve(total_size(k) + (total_size(v) if v != NULL else 0), k.length, fault):
             return
         while start < k.length:
@@ -230,7 +230,7 @@ cdef class Transaction:
             start += n
 
     cdef void find_got(self, Lookup* keys, int64_t start, int n) noexcept nogil:
-        """find_all, as far as `write` needs it: below this transaction all is as it was, so only its own table is read."""
+        """Finds what `write` needs. Only this transaction has changed since get_many, so only its table is read."""
         cdef const uint64_t* hashes = <const uint64_t*> self.got_hashes.data
         cdef int i
         for i in range(n):
@@ -241,7 +241,7 @@ cdef class Transaction:
         find_in_own(&self.reader, keys, n)
 
     cdef bint reserve(self, int64_t size, int64_t count, Fault* fault) noexcept nogil:
-        """Makes room for that many records with that many bytes of keys and values."""
+        """Makes room for `count` records with `size` bytes of keys and values."""
         if not table_reserve(&self.own, count, fault):
             return False
         if not buffer_need(&self.records, self.records_size + size + 12 * count + 4):
@@ -254,17 +254,17 @@ cdef class Transaction:
         return prefix_reserve(&self.prefixes, &self.map_.image.plan, keys, n, &self.scratch, fault)
 
     cdef inline bint find_one(self, Lookup* key, Fault* fault) noexcept nogil:
-        """Looks for a key that is to be written, and makes room for its prefix."""
+        """Looks up a key before it is written, and makes room for its prefix."""
         return find_all(&self.reader, key, 1, fault) and self.reserve_prefixes(key, 1, fault)
 
     cdef inline void write(self, Lookup* key, const uint8_t* value, int32_t size) noexcept nogil:
-        """Appends the update of a key, for which there is room, that find_all has looked for."""
+        """Appends the update of a key that find_all has looked up. There is room for it."""
         cdef int64_t before
         cdef bint present = key.value_size >= 0, is_own = False
         cdef uint8_t* start = self.records.data + self.records_size
         cdef uint8_t* end
         key.at = key.own_at
-        before = table_find(&self.own, key)  # of another one in the same group
+        before = table_find(&self.own, key)  # again: the same group may have added it
         if before >= 0:
             present = is_own = not node_of(&self.own, before).at & 1
         if size < 0:
@@ -288,10 +288,10 @@ cdef class Transaction:
             )
 
     def scan(self, int64_t max_bytes=1 << 20):
-        """Every key and its value, in no order, as they are now: later updates do not show.
+        """Scans all keys and values as they are now, in no order. Later updates do not show.
 
         Args:
-            max_bytes: of keys and values in a batch; more only for a record that is larger.
+            max_bytes: of keys and values. A batch ends at the record that reaches it.
 
         Returns:
             An iterator of pairs of aligned pyarrow binary arrays.
@@ -299,7 +299,7 @@ cdef class Transaction:
         return Scan(self, max_bytes)
 
     def prefix_scan(self, bytes prefix not None):
-        """Every key, and its value, whose first columns are the row `prefix`: two aligned pyarrow binary arrays.
+        """Returns the keys whose first columns are the row `prefix`, and their values: two aligned binary arrays.
 
         Raises:
             ValueError: the image was made without a prefix plan.
@@ -307,9 +307,9 @@ cdef class Transaction:
         return prefix_scan(self, prefix)
 
     def expired(self, int64_t before, int64_t max_rows):
-        """Every key, and its value, whose timeout is less than `before`, as they are now.
+        """Finds the keys whose timeout is now less than `before`, and their values.
 
-        The cost grows with what it returns, and with the dead records of the indexes, which are walked once.
+        The cost grows with the result, and with the dead records of the indexes, which are walked once.
 
         Args:
             max_rows: of a batch.
@@ -323,7 +323,7 @@ cdef class Transaction:
         return Expiry(self, before, max_rows)
 
     def next_expiry(self):
-        """The least timeout of all keys as they are now; None where there is none.
+        """Returns the least timeout of all keys as they are now, or None.
 
         Raises:
             ValueError: the image was made without a timeout offset.
@@ -331,7 +331,7 @@ cdef class Transaction:
         return next_expiry(self)
 
     def seal(self):
-        """The updates as a layer. Afterwards the transaction can only be read."""
+        """Returns the updates as a layer. Afterwards the transaction can only be read."""
         cdef Layer layer
         self.enter(True)
         try:
@@ -362,7 +362,7 @@ cdef bint set_key(Lookup* out, bytes key) except False:
 
 
 cdef inline int set_keys(const BinaryValues* keys, int64_t start, Lookup* out) noexcept nogil:
-    """Sets key and size of a group of keys, and returns how many they are."""
+    """Sets `key` and `size` of a group of keys, and returns its number of keys."""
     cdef int n = <int> min(keys.length - start, GROUP)
     cdef int i
     for i in range(n):

@@ -1,4 +1,4 @@
-"""GroupState of functions of a key: every call beside PySpark's own class."""
+"""Compares every method of our GroupState for one key with PySpark's own class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States that take 2 GiB together, which one Arrow array has no room for, though none of them is large."""
+"""States that take 2 GiB together, more than one Arrow array holds, though none of them is large."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUM_KEYS = 2_050
 
 
 class SparseStore:
-    """A store with a state of a MiB for each key, of which only the pages that say so take memory."""
+    """A store with a state of one MiB for each key. Only pages that are not all zeros take memory."""
 
     def __init__(self, partition: PartitionState) -> None:
         [row] = encoded(partition, [bytes(MIB)]).to_pylist()
@@ -138,7 +138,7 @@ def test_states_are_read_in_parts_of_so_many_bytes(tmp_path: Path, monkeypatch: 
     with partition.batch() as state:
         key_rows = state.encode_keys(keys)
         [(all_keys, whole)] = state.read(key_rows)
-        assert all_keys is key_rows  # by which the store knows them again
+        assert all_keys is key_rows  # the store recognizes keys that it has read by the array
         monkeypatch.setattr(partition_state, "PART_BYTES", 1_000)
         parts = list(state.read(key_rows))
         assert [len(part) for part, _ in parts] == [2, 1, 3, 2]

@@ -1,4 +1,4 @@
-"""Which folders of Spark's on a host local images lie beside."""
+"""Spark's folders on a host, beside which local images are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a task's rows come: all at a time, or in parts of whole keys where they are more than may be held."""
+"""A task's rows come all at once, or in parts of whole keys if they are larger than maxBytesPerCall."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_local_dir(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Has the worker of a standalone cluster name the folder, which is not that of SPARK_LOCAL_DIRS."""
+    """Names the folder as a standalone cluster's worker does. SPARK_LOCAL_DIRS names another one."""
     folder.mkdir(exist_ok=True)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", tempfile.gettempdir())
     monkeypatch.setenv("SPARK_EXECUTOR_DIRS", str(folder))
@@ -51,7 +51,7 @@ def partition_of(query: QuerySpec, rows: pa.Table) -> pa.Int32Array:
 
 
 def rows_of_partition(query: QuerySpec, users: list[int]) -> pa.Table:
-    """Their rows that belong to partition 3; every fifth is late."""
+    """Returns the users' rows that belong to partition 3; every fifth is late."""
     table = pa.table(
         {
             "user": users,
@@ -128,7 +128,7 @@ def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_part_is_all_that_is_held(tmp_path: Path) -> None:
-    """However many rows there are: what the parts that are not at their turn take lies on the disk."""
+    """Memory does not grow with the number of rows: parts that wait for their turn are on the disk."""
     limit = 1 << 20
     query = query_of(tmp_path, limit)
     rows = rows_of_partition(query, list(range(40_000)))

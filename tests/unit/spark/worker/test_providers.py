@@ -1,4 +1,4 @@
-"""The providers of a worker, and what of their counters each report has."""
+"""The cached providers of a worker, and their counters in each report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_maintenance_between_two_tasks_is_in_the_second_report(tmp_path: Path) -
 
 
 def two_workers(folder: Path, turns: list[list[int]]) -> list[dict[int, int]]:
-    """What a worker has read to get the partitions to hand, in deltas, in batches that give it these partitions.
+    """Returns, for each batch, how many deltas a worker read to load the partitions that `turns` gives it.
 
-    Another worker is given the others of six.
+    Another worker gets the rest of the six partitions.
     """
     query = Partition(folder, struct(k="long"), struct(n="long")).query
     one, other = Providers(), Providers()

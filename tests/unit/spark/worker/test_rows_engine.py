@@ -1,4 +1,4 @@
-"""mapWithState's engine on a real store: what its function is called with, what it gives, and how it fails."""
+"""mapWithState's engine on a real store: the arguments of its function, the output, and errors."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_key_with_many_rows_is_read_and_answered_bit_by_bit(tmp_path: Path) ->
     given = []
 
     def echo(key: tuple[Any, ...], rows: Iterator[Row], _state: GroupState) -> Iterator[tuple[Any, ...]]:
-        if key[0] == "b":  # of the other keys nothing is read, or a part
+        if key[0] == "b":  # of the other keys nothing or only a part is read
             for row in rows:
                 given.append(row.amount)
                 yield key[0], None, row.amount
@@ -197,7 +197,7 @@ def test_an_error_names_its_key_after_keys_without_output(tmp_path: Path) -> Non
 
 
 def failure_of(tmp_path: Path, func: Callable[..., Any], error: type[Exception], **schemas: StructType | None) -> str:
-    """What the engine says of a function that fails for one of many keys, in the second of two batches."""
+    """Returns the engine's error for a function that fails for one of many keys, in the second of two batches."""
     state_schema = schemas.get("state", STATE)
     partition = Partition(tmp_path, KEYS, state_schema or VALUE_SCHEMA)
     table = events(*((f"user-{i}", float(i)) for i in range(3 * PART_ROWS)))

@@ -1,4 +1,4 @@
-"""mapWithState's engine on a real store: states and timeouts, as the function sees them and as they are kept."""
+"""mapWithState's engine on a real store: states and timeouts, as the function sees them and as they are stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.spark_partition import Partition, call, struct
 
 
 def test_timeouts_as_spark_has_them(tmp_path: Path) -> None:
-    """Removed, kept, set anew, or left alone, in which case they come again."""
+    """States are removed, kept, set again, or left alone. Those left alone come again."""
     partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     seen: list[tuple[Any, ...]] = []
 
@@ -105,7 +105,7 @@ def test_event_time_timeouts(tmp_path: Path) -> None:
 
 
 def test_states_of_every_shape_without_a_schema(tmp_path: Path) -> None:
-    """Values come back as they were, but for tuples, which are lists then."""
+    """Values come back as they were, except tuples, which become lists."""
     zoned = datetime.datetime(2024, 2, 29, 12, 30, 1, 234_567, datetime.UTC)
     values = [0, "", b"\xff", [], {}, 1.5, False, {1: [None, {"a": b"x"}]}, [2**64 - 1, -(2**63)], zoned, (1, (2,))]
     seen = []
@@ -150,7 +150,7 @@ def test_states_of_columns_that_are_nested(tmp_path: Path) -> None:
 
 
 def test_a_state_without_columns_is_kept_and_removed(tmp_path: Path) -> None:
-    """It says that a key was seen, and is no state without a schema."""
+    """Such a state says that a key was seen. It is not a state without a schema."""
     seen = []
 
     def toggle(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
@@ -250,7 +250,7 @@ CHANGES = ("update", "remove", "timeout")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: int) -> None:
-    """Beside a model. A key has a state and a timeout; the function gets the data first, then the expired keys."""
+    """Compares with a model. A key has a state and a timeout; the function gets the data first, then expired keys."""
     chance = random.Random(seed)
     partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     held: dict[str, tuple[tuple[int, float] | None, int]] = {}

@@ -74,7 +74,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
 
 
 def test_what_a_task_carries_for_each_partition_is_small(tmp_path: Path) -> None:
-    """PySpark takes a mebibyte, of which the function may have half."""
+    """PySpark allows one MiB, and the function may take half of it."""
     query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
 
     def size(ids: Sequence[str | None]) -> int:
@@ -103,7 +103,7 @@ def test_ids_of_partitions_arrive_as_they_were(ids: tuple[str | None, ...]) -> N
 
 
 class Unpicklable(Nothing):
-    """Comes out of its pickle by a call of `raising`."""
+    """Unpickling it calls `raising`."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -145,7 +145,7 @@ def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
     assert isinstance(cloudpickle.loads(pickled), StatefulTask)
     monkeypatch.setattr(same_release, "RELEASE", "0.0.7")
-    # As a class of the driver's release may be missing.
+    # A class of the driver's release may be missing.
     broken = pickled.replace(b"QuerySpec", b"QueryNone")
     assert broken != pickled
     with pytest.raises(
@@ -155,7 +155,7 @@ def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
 
 
 def test_a_copy_without_package_metadata_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [])  # by which the metadata is found
+    monkeypatch.setattr(sys, "path", [])  # the metadata is found by it
     assert runpy.run_path(same_release.__file__)["RELEASE"] == same_release.UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""What a Python worker imports for a task, each time that it is a new one."""
+"""The modules that each new Python worker imports for a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States without a schema: what `update` takes comes back equal, and all else is an error there and then."""
+"""States without a schema: a value that `update` accepts comes back equal, and others fail at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UTC = datetime.UTC
 
 
 def back(value: Any) -> Any:
-    """A value that is updated, packed, and unpacked."""
+    """Updates, packs and unpacks a value."""
     state = key_state_class("NoTimeout", 1, -1, base=KeyValue)(None)
     state.update(value)
     codec = ValueCodec(Shown())
@@ -46,7 +46,7 @@ def back(value: Any) -> Any:
 
 
 def same(value: Any, read: Any) -> bool:
-    """Whether a value came back: a tuple as a list, a time as the same moment, NaN as NaN; a bool is no number."""
+    """Returns whether a value came back: a tuple as a list, a time as the same moment, NaN as NaN, a bool as a bool."""
     if isinstance(value, list | tuple) and not isinstance(value, msgpack.ExtType):
         return type(read) is list and len(read) == len(value) and all(map(same, value, read))
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ class Level(enum.IntEnum):
 
 
 class Loud(str):
-    """A string that is not what it says."""
+    """A string with an equality of its own."""
 
     __slots__ = ()
 
@@ -203,7 +203,7 @@ def test_as_deep_as_every_release_of_msgpack_goes(in_dicts: bool) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: defaultdict(int, a=v), lambda v: {1: "x", Level.HIGH: v}])
 def test_what_is_converted_is_gone_through_once_a_level(wrap: Callable[[Any], Any]) -> None:
-    """Twice on each of so many levels would not come to an end."""
+    """With two passes at each level this would not finish."""
     value: Any = np.int64(5)
     for _ in range(DEPTH):
         value = wrap(value)
@@ -257,7 +257,7 @@ def test_what_would_not_come_back_is_refused_by_update(value: Any, part: str) ->
 
 
 class TwoGiB(list[bytes]):
-    """What pyarrow gives back in chunks, as it does with 2 GiB of bytes."""
+    """A list that pyarrow converts to chunks, as it does with 2 GiB of bytes."""
 
     def __arrow_array__(self, type: Any = None) -> pa.ChunkedArray:
         return pa.chunked_array([[b"a"], [b"b"]], type)
@@ -275,7 +275,7 @@ def test_a_list_that_lies_is_kept_as_what_it_holds() -> None:
 
 
 def failing(tmp_path: Path, func: Callable[[GroupState], None], error: type[Exception]) -> str:
-    """What is said of a function that fails for the key b, after a batch in which it did not."""
+    """Returns the error for a function that fails for the key b, after a batch in which it did not."""
     partition = Partition(tmp_path, KEYS, VALUE_SCHEMA)
 
     def of_key(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
@@ -309,7 +309,7 @@ def test_a_state_that_is_changed_after_update_is_looked_at_again(tmp_path: Path)
 
 @pytest.mark.parametrize("times_out", [False, True])
 def test_an_error_while_a_state_is_read_names_its_key(tmp_path: Path, times_out: bool) -> None:
-    """Such as those that releases before this one have written."""
+    """Earlier releases may have written such states."""
     partition = Partition(tmp_path, KEYS, VALUE_SCHEMA, "ProcessingTimeTimeout")
     packed = [msgpack.packb(1), msgpack.packb({(1, 2): 3}), msgpack.packb(2)]
     users = pa.array(["a", "b", "c"])
