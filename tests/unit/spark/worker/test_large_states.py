@@ -119,7 +119,7 @@ def test_states_of_2_gib_together_are_read(
     engine: Callable[[], Engine],
     output: Callable[[Engine, PartitionState], list[tuple[Any, ...]]],
 ) -> None:
-    monkeypatch.setattr(partition_state, "PART_BYTES", 16 * MIB, raising=False)  # takes less memory
+    monkeypatch.setattr(partition_state, "PART_BYTES", 16 * MIB)  # takes less memory
     query = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout").query
     batch = BatchSpec(0, BaseIds((None,)), -1, 1_001, -1, is_sorted=False, has_markers=True)
     of_row: Any = None

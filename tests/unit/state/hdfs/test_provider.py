@@ -268,7 +268,7 @@ def test_what_is_no_version_is_refused(executors: Partition) -> None:
         provider.get_store(-1)
     with pytest.raises(CheckpointIdMismatchError):
         provider.get_store(0, str(uuid.uuid4()))
-    with pytest.raises(ValueError, match="no unique id"):
+    with pytest.raises(ValueError, match="not a unique id"):
         provider.get_store(1, "../1")
 
 
