@@ -22,7 +22,7 @@ from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.records import CHUNK_BYTES, RecordFormat, read_chunks
-from hdfsstore.fs import open_input
+from hdfsstore.fs.reading import open_input
 
 LZ4_HEADER = 21
 SEED = 0x9747B28C

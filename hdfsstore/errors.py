@@ -110,3 +110,15 @@ class ImageDamagedError(CorruptFileError):
 
 class UserFunctionError(StateStoreError):
     """The user's stateful function raised `__cause__`; the message names the batch and the key or partition."""
+
+
+class FileSystemTimeoutError(StateStoreError):
+    """A filesystem or server has not answered within the deadline (`hdfsstore.fs.timeout`)."""
+
+
+class UnsupportedSettingError(StateStoreError):
+    """A setting of a filesystem, about security or the place of data, cannot be honoured; the message names it."""
+
+
+class NotPromisedError(StateStoreError):
+    """The filesystem does not keep a promise that the work needs; the message says which one."""

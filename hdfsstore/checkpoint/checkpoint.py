@@ -25,7 +25,8 @@ from hdfsstore.errors import (
     StateStoreError,
     UnsupportedProviderError,
 )
-from hdfsstore.fs import Location, list_folder, resolve
+from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.reading import list_folder
 
 _ROCKSDB_ENDINGS = (".zip", ".changelog")
 

@@ -21,7 +21,7 @@ from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
-from hdfsstore.fs import Location, resolve
+from hdfsstore.fs.location import Location, resolve
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3

@@ -18,7 +18,7 @@ from typing import Any
 from pyarrow.fs import FileSystem
 
 from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
-from hdfsstore.fs import read_file
+from hdfsstore.fs.reading import read_file
 
 _VERSION = re.compile(r"v(\d{1,9})", re.ASCII)
 # Spark reads lines with Java's BufferedReader.readLine, which ends a line at any of these.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
-from hdfsstore.fs import file_types, list_folder
+from hdfsstore.fs.reading import file_types, list_folder
 
 _CHILDREN_LOOKED_AT = 50
 

@@ -11,8 +11,8 @@ from typing import Generic, TypeAlias, TypeVar
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from hdfsstore.errors import BatchAlreadyLoggedError
-from hdfsstore.fs import list_folder
-from hdfsstore.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import list_folder
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.json_files import Text, encode_versioned, parse_versioned
 from hdfsstore.codecs.spark_json import dump_json
-from hdfsstore.fs import read_file
+from hdfsstore.fs.reading import read_file
 
 NEWEST_VERSION = 2
 _NO_OFFSET = "-"

@@ -26,7 +26,7 @@ from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
-from hdfsstore.fs import list_folder
+from hdfsstore.fs.reading import list_folder
 
 DEFAULT_STORE = "default"
 # Folders of a RocksDB store, beside its versions.

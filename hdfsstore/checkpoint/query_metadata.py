@@ -11,7 +11,7 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint.json_files import Text, parse_text
 from hdfsstore.codecs.spark_json import dump_json
-from hdfsstore.fs import read_file
+from hdfsstore.fs.reading import read_file
 
 
 def read_query_id(fs: FileSystem, path: str) -> str:

@@ -24,7 +24,7 @@ from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
-from hdfsstore.fs import file_types
+from hdfsstore.fs.reading import file_types
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import PartitionReader

@@ -31,7 +31,7 @@ from hdfsstore.checkpoint.json_files import Text, parse_version
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.codecs.types import StructType, parse_type, to_json
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.fs import read_file
+from hdfsstore.fs.reading import read_file
 
 NEWEST_VERSION = 3
 DEFAULT_FAMILY = "default"

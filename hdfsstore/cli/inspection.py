@@ -13,7 +13,7 @@ from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
-from hdfsstore.fs import list_folder
+from hdfsstore.fs.reading import list_folder
 
 ROCKSDB_FOLDERS = ("SSTs", "logs")  # In a partition's folder, beside its versions.
 

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import hdfsstore
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from tests.data.generate import cases
 from tests.data.generate.case import CASES, Inputs, Query

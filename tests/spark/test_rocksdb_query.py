@@ -17,7 +17,7 @@ import hdfsstore
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.codecs.murmur3 import partition_ids
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from tests.spark.support.own_batch import OURS, begin, count, count_in_python, count_in_store, rows_of, write_input
 from tests.spark.support.own_checkpoint import CHANGELOGS
 from tests.support.continued_stores import FORMAT_VERSION

@@ -15,8 +15,8 @@ from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import parse_type
-from hdfsstore.fs import resolve
-from hdfsstore.publish import publish
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import publish
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.protocols import StateStore, StateStoreCheckpointInfo, StateStoreProvider

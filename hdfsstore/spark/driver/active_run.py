@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.errors import UnsupportedQueryError
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 
 _JOB_GROUP = "spark.jobGroup.id"
 # Exceptions that the JVM throws in a waiting thread that is interrupted (StreamExecution.IO_EXCEPTION_NAMES).
@@ -47,7 +47,7 @@ def only_start(checkpoint: str) -> Iterator[None]:
     """Makes other starts of the query wait: each of them must find the run that the start before it has made.
 
     Args:
-        checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
+        checkpoint: the query's checkpointLocation, as hdfsstore opens it.
     """
     fs, path = resolve(checkpoint)
     place = os.path.realpath(path) if isinstance(fs, LocalFileSystem) else checkpoint
@@ -64,7 +64,7 @@ def find_active_run(spark: SparkSession, checkpoint: str, query_name: str | None
     after the start has read the checkpoint.
 
     Args:
-        checkpoint: the query's checkpointLocation, as hdfsstore.fs opens it.
+        checkpoint: the query's checkpointLocation, as hdfsstore opens it.
         query_name: the name of the run that starts.
         stops: whether a start may stop a run.
 

@@ -1,4 +1,4 @@
-"""Finds the checkpoint of a query, and names it as Spark and as hdfsstore.fs open it."""
+"""Finds the checkpoint of a query, and names it as Spark and as hdfsstore opens it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CheckpointLocation:
 
     Attributes:
         spark: the folder as Spark's writer gets it.
-        ours: the same folder as hdfsstore.fs opens it, which is a local path or a URI.
+        ours: the same folder as hdfsstore opens it, which is a local path or a URI.
     """
 
     spark: str

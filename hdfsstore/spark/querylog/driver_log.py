@@ -61,8 +61,8 @@ from hdfsstore.errors import (
     MissingFileError,
     StateStoreError,
 )
-from hdfsstore.fs import Location, resolve
-from hdfsstore.publish import remove
+from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.publish import remove
 from hdfsstore.spark.querylog.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,

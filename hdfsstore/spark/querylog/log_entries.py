@@ -15,7 +15,7 @@ from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import CorruptFileError, remedied
-from hdfsstore.fs import read_file
+from hdfsstore.fs.reading import read_file
 from hdfsstore.state.conf import StateStoreConf
 
 FOLDER = "hdfsstore"

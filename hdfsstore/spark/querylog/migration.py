@@ -36,8 +36,9 @@ from hdfsstore.checkpoint.offset_log import parse_offset_log, read_offset_log
 from hdfsstore.checkpoint.operators import Operator, list_operators
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
-from hdfsstore.fs import file_types, read_file, resolve
-from hdfsstore.publish import publish, remove
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import file_types, read_file
 from hdfsstore.spark.querylog.log_entries import (
     ENCODING_FORMAT,
     FOLDER,

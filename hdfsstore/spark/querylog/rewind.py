@@ -17,8 +17,8 @@ from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.errors import BatchAlreadyLoggedError, MissingFileError
-from hdfsstore.fs import read_file
-from hdfsstore.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import read_file
 from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, hdfsstore_commit, hdfsstore_entry
 
 log = logging.getLogger("hdfsstore.spark.rewind")

@@ -17,7 +17,7 @@ from hdfsstore.checkpoint import conf as confs
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.publish import publish
+from hdfsstore.fs.publish import publish
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider

@@ -27,8 +27,8 @@ from hdfsstore.checkpoint.operators import DEFAULT_STORE
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, encode_state_schema, read_state_schema
 from hdfsstore.codecs import types as t
 from hdfsstore.errors import MissingFileError, SchemaMismatchError, remedied
-from hdfsstore.fs import Location, resolve
-from hdfsstore.publish import publish
+from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.publish import publish
 from hdfsstore.spark.querylog.log_entries import FOLDER, Entry, hdfsstore_entry
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf

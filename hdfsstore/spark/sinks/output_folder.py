@@ -10,7 +10,7 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.publish import publish
+from hdfsstore.fs.publish import publish
 
 _LOCAL = "file"
 _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss")

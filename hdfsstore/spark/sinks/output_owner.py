@@ -22,8 +22,9 @@ from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata, parse_query_metadata, read_query_id
 from hdfsstore.errors import MissingFileError, StateStoreError, remedied
-from hdfsstore.fs import list_folder, resolve
-from hdfsstore.publish import publish
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import publish
+from hdfsstore.fs.reading import list_folder
 from hdfsstore.spark.querylog.log_entries import FOLDER
 from hdfsstore.spark.sinks.output_folder import OutputFolder
 

@@ -24,8 +24,8 @@ from pyarrow.fs import FileType
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.lineage import LineageItem, encode_header
 from hdfsstore.codecs.records import FileKind
-from hdfsstore.fs import file_types, modified_at
-from hdfsstore.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import file_types, modified_at
 from hdfsstore.state.versions.digest import DigestedPieces, FileDigest
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from hdfsstore.state.versions.lineages import Lineages, Version

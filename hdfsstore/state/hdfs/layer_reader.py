@@ -11,7 +11,7 @@ from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuild
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
-from hdfsstore.fs import open_input
+from hdfsstore.fs.reading import open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.versions.chain import VersionFiles, read_version
 from hdfsstore.state.versions.digest import FileDigest

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.fs import Input
+from hdfsstore.fs.reading import Input
 from hdfsstore.state.versions.chain import VersionFiles
 from hdfsstore.state.versions.files import VersionId
 

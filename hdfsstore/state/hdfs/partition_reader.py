@@ -12,7 +12,7 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError
-from hdfsstore.fs import Input
+from hdfsstore.fs.reading import Input
 from hdfsstore.state.hdfs.newest_records import NewestRecords
 from hdfsstore.state.versions.chain import (
     LineageFiles,

@@ -14,7 +14,8 @@ from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
-from hdfsstore.fs import read_file, resolve
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.reading import read_file
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions

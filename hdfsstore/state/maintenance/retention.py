@@ -33,8 +33,8 @@ from pyarrow.fs import FileSystem, FileType
 
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import CorruptFileError
-from hdfsstore.fs import list_folder
-from hdfsstore.publish import TEMPORARY_NAME, remove
+from hdfsstore.fs.publish import TEMPORARY_NAME, remove
+from hdfsstore.fs.reading import list_folder
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId, file_name
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from hdfsstore.errors import ImageDamagedError, StateStoreError
-from hdfsstore.fs import modified_at
-from hdfsstore.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import modified_at
 from hdfsstore.state.maintenance.retries import Retries
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.cached import CachedVersion

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.publish import publish
+from hdfsstore.fs.publish import publish
 from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.instance import Instance
 from hdfsstore.state.versions.files import VersionId

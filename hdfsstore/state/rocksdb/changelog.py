@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.fs import Input
+from hdfsstore.fs.reading import Input
 from hdfsstore.state.versions.chain import VersionFiles
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.reader import VersionReader

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.fs import open_input, read_file
+from hdfsstore.fs.reading import open_input, read_file
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions

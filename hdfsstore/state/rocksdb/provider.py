@@ -9,7 +9,7 @@ from collections import Counter
 
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pyarrow.fs import FileInfo, FileSystem, FileType
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs import list_folder, read_file
-from hdfsstore.publish import TEMPORARY_NAME, remove
+from hdfsstore.fs.publish import TEMPORARY_NAME, remove
+from hdfsstore.fs.reading import list_folder, read_file
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.rocksdb import archive

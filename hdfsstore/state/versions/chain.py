@@ -23,13 +23,13 @@ from typing import TypeVar
 
 from pyarrow.fs import FileSystem
 
-from hdfsstore.checksum_files import hadoop_name, spark_name
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordChunk, RecordFormat, read_chunks
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
-from hdfsstore.fs import Input, open_input
+from hdfsstore.fs.checksum_files import hadoop_name, spark_name
+from hdfsstore.fs.reading import Input, open_input
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
 
 log = logging.getLogger("hdfsstore.state.chain")

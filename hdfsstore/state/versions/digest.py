@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs.records import FileKind
-from hdfsstore.fs import Input
+from hdfsstore.fs.reading import Input
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

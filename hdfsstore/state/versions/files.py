@@ -20,7 +20,7 @@ from pyarrow.fs import FileSystem, FileType
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
-from hdfsstore.fs import list_folder
+from hdfsstore.fs.reading import list_folder
 
 # A version's number and, in checkpoint format version 2, the unique id of the attempt that wrote it.
 VersionId: TypeAlias = tuple[int, str | None]

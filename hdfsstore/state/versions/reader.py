@@ -10,7 +10,7 @@ from pyarrow.fs import FileSystem, FileType
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat
-from hdfsstore.fs import Input, file_info, modified_at, open_input
+from hdfsstore.fs.reading import Input, file_info, modified_at, open_input
 from hdfsstore.state.versions.digest import DigestedInput, FileDigest
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from hdfsstore.state.versions.lineages import EMPTY

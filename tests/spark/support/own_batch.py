@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import hdfsstore
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from hdfsstore.state.protocols import StateStore
 from tests.data.generate.case import FIRST_FILE_TIME
 from tests.support.continued_stores import StoreName

@@ -18,7 +18,7 @@ from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.checkpoint.state_schema import ColumnFamily, encode_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import LongType, StructField, StructType
-from hdfsstore.publish import publish
+from hdfsstore.fs.publish import publish
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.store_id import StateStoreId

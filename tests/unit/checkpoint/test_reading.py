@@ -20,7 +20,7 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, read_chunks
-from hdfsstore.fs import open_input
+from hdfsstore.fs.reading import open_input
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case, cases
 

@@ -21,7 +21,7 @@ from hdfsstore import (
 )
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, PROVIDER, ROCKSDB_PROVIDER
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from hdfsstore.spark.querylog import driver_log
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.querylog.log_entries import Finished, Start, settings_of

@@ -12,8 +12,8 @@ import hdfsstore
 from hdfsstore import CorruptFileError, MissingFileError, SchemaMismatchError
 from hdfsstore.checkpoint.offset_log import parse_offset_log
 from hdfsstore.codecs import types as t
-from hdfsstore.fs import resolve
-from hdfsstore.publish import publish
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import publish
 from hdfsstore.spark.querylog.log_entries import Entry, copied, settings_of
 from hdfsstore.spark.querylog.state_description import StateDescription, fits, settle_state, shown
 from hdfsstore.spark.spec import value_schema

@@ -21,7 +21,7 @@ from hdfsstore.errors import (
     StateStoreClosedError,
     StateStoreError,
 )
-from hdfsstore.publish import publish
+from hdfsstore.fs.publish import publish
 from hdfsstore.state.versions.files import VersionId
 from tests.support.partition import EMPTY, Partition, contents, read, ref
 from tests.unit.state.hdfs.executors import chain, commit, lineage_of, path_of, rows_at, spoil

@@ -15,7 +15,7 @@ import pytest
 from hdfsstore import StateStoreConf, StateStoreId, UnsupportedProviderError, open_provider
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.offset_log import read_offset_log
-from hdfsstore.fs import resolve
+from hdfsstore.fs.location import resolve
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.support.rows import counted
 from tests.support.truth import Case, Read, cases

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType, FSSpecHandler, PyFileSystem, SubTreeFileSystem
 
-from hdfsstore.checksum_files import hadoop_name, spark_name
-from hdfsstore.durable import make_folder, sync_folder
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.checksum_files import hadoop_name, spark_name
+from hdfsstore.fs.durable import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

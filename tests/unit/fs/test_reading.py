@@ -13,7 +13,8 @@ from pyarrow.fs import FileType, LocalFileSystem, SubTreeFileSystem
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.fs import Input, list_folder, open_input, read_file, resolve
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.reading import Input, list_folder, open_input, read_file
 
 LOCAL = LocalFileSystem()
 CONTENT = bytes(range(256)) * 9 + b"the end"  # 5 chunks of 512, the last one short

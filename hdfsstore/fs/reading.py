@@ -1,70 +1,23 @@
-"""Resolves locations of checkpoints, lists folders, and reads files with their checksums. publish.py writes."""
+"""Lists folders, and reads files with their checksums. publish.py writes."""
 
 from __future__ import annotations
 
-import logging
-import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from hdfsstore import checksum_files
 from hdfsstore.errors import StateStoreError
-
-log = logging.getLogger("hdfsstore.fs")
-
-Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
+from hdfsstore.fs import checksum_files
 
 # Each read from an object store is a request, so this much is read ahead.
 _REMOTE_READ_AHEAD = 8 << 20
 _BLOCK = 1 << 16
 # A file of at most so many bytes is read at once, so that a long chain of small deltas needs no file descriptors.
 _SMALL = 1 << 16
-# A URI's scheme has two letters or more: C:\checkpoint is a path.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-
-
-def resolve(location: Location) -> tuple[FileSystem, str]:
-    """Returns the filesystem of a location, and the path on it.
-
-    Args:
-        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (filesystem, path).
-    """
-    if isinstance(location, tuple):
-        filesystem, path = location
-        if not isinstance(filesystem, FileSystem):
-            raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(filesystem).__name__}")
-        return filesystem, _trimmed(os.fspath(path))
-    text = os.fspath(location)
-    if not isinstance(location, str) or not _SCHEME.match(text):
-        return LocalFileSystem(), _trimmed(Path(text).absolute().as_posix())
-    try:
-        filesystem, path = _from_uri(text)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise StateStoreError(
-            f"pyarrow cannot open this URI: {error}",
-            text,
-            remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
-            "or a pair (pyarrow.fs.FileSystem, path)",
-        ) from error
-    return filesystem, _trimmed(path)
-
-
-def _from_uri(uri: str) -> tuple[FileSystem, str]:
-    if uri.startswith("s3:") and "allow_delayed_open" not in uri:
-        try:  # a small file is then written by one request instead of three
-            filesystem, path = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
-            return filesystem, path
-        except pa.ArrowInvalid:
-            log.debug("this pyarrow has no delayed open of S3 objects")
-    filesystem, path = FileSystem.from_uri(uri)
-    return filesystem, path
 
 
 def list_folder(fs: FileSystem, path: str) -> list[FileInfo]:
@@ -235,10 +188,6 @@ def _read_checksum_file(fs: FileSystem, path: str) -> bytes:
     with _typed_errors(path), fs.open_input_stream(path, compression=None) as source:
         content: bytes = source.read()
     return content
-
-
-def _trimmed(path: str) -> str:
-    return path.rstrip("/") or path[:1]
 
 
 @contextmanager

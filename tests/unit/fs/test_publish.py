@@ -20,8 +20,8 @@ import pytest
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs import resolve
-from hdfsstore.publish import TEMPORARY_NAME, publish, remove
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import TEMPORARY_NAME, publish, remove
 
 LOCAL = LocalFileSystem()
 SIDES = (".f.crc", "f.crc", ".f.crc.crc")
