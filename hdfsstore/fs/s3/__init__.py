@@ -1,0 +1,1 @@
+"""S3: its settings, and the FileManager of a bucket."""
