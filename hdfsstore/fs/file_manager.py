@@ -106,5 +106,9 @@ class FileManager(Protocol):
             StateStoreError: some could not be deleted. It names one, and says how many they are. All others are gone.
         """
 
-    def now_ns(self) -> int:
-        """The time on the storage's own clock in nanoseconds since 1970, to be compared with a file's mtime_ns."""
+    def now_ns(self, folder: str) -> int:
+        """The time on the storage's own clock in nanoseconds since 1970, to be compared with a file's mtime_ns.
+
+        Args:
+            folder: where the files are. HDFS tells its time by a file that is made there for this, and deleted.
+        """
