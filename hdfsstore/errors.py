@@ -113,7 +113,26 @@ class UserFunctionError(StateStoreError):
 
 
 class FileSystemTimeoutError(StateStoreError):
-    """A filesystem or server has not answered within the deadline (`hdfsstore.fs.timeout`)."""
+    """A storage has not answered within the timeout, or has failed until then; nothing is known of the last try.
+
+    Attributes:
+        tries: how often the call was tried; 0: it was refused, because an earlier one is still under way.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        path: str | None = None,
+        offset: int | None = None,
+        remedy: str | None = None,
+        tries: int = 1,
+    ) -> None:
+        super().__init__(message, path, offset, remedy)
+        self.tries = tries
+
+
+class FileChangedError(StateStoreError):
+    """A file was replaced while it was read. Whoever reads it from its start reads the new one."""
 
 
 class UnsupportedSettingError(StateStoreError):
