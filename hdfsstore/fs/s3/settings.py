@@ -58,6 +58,10 @@ class S3Settings:
     secret_key: Secret | None = None
     session_token: Secret | None = None
     profile: str | None = None
+    credentials_file: str | None = None
+    """The path of the file with the profile; None: that of botocore's own configuration."""
+    credential_sources: tuple[str, ...] = ()
+    """botocore's credential providers (their METHOD) that are asked, in this order; none: all, in botocore's order."""
     assumed_role: AssumedRole | None = None
 
     proxy_url: Secret | None = None
