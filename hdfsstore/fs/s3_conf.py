@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import os
 import re
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,6 +13,7 @@ from urllib.parse import quote
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH
 from hdfsstore.fs.hadoop_values import boolean, pairs, seconds, senseless
+from hdfsstore.fs.not_honoured import warn_of
 from hdfsstore.fs.s3 import settings as s3
 from hdfsstore.fs.s3_credentials import credentials
 from hdfsstore.fs.s3_keys import (
@@ -31,8 +30,6 @@ from hdfsstore.fs.s3_keys import (
     is_without_meaning,
 )
 from hdfsstore.fs.secret import Secret
-
-log = logging.getLogger("hdfsstore.fs.s3_conf")
 
 _CENTRAL = "s3.amazonaws.com"
 # s3.eu-west-1.amazonaws.com, s3-eu-west-1..., s3.dualstack.eu-west-1..., x.s3.eu-west-1.vpce.amazonaws.com
@@ -57,9 +54,6 @@ _ENCRYPTION_KEY_BYTES = 32
 # EMR's own client of s3: (EmrFS) has settings of these names, and stores data otherwise than they say without them.
 _OF_OTHER_CLIENTS = re.compile(r"fs\.(s3n?)\.(?!impl(?:$|\.))(.+)")
 _SECURITY = re.compile(r"crypt|cse|kms|acl|authori[sz]ation|credential|assumed?role|key", re.IGNORECASE)
-
-_warned: set[str] = set()
-_warned_lock = threading.Lock()
 
 # Environment variables of AWS's tools. Those of credentials are left to botocore, which renews what they lead to.
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -139,9 +133,9 @@ def _check(own: Mapping[str, str], conf: Mapping[str, str], *, secrets_resolved:
             )
         elif rest in NOT_HONOURED:
             if value.lower() not in NOT_HONOURED[rest]:
-                _warn(name, "is not honoured")
+                warn_of(name, "is not honoured")
         elif rest not in HONOURED and rest != PROVIDER_PATH and not is_without_meaning(rest):
-            _warn(name, "is not known, and is not looked at")
+            warn_of(name, "is not known, and is not looked at")
     for name in conf:
         found = _OF_OTHER_CLIENTS.fullmatch(name)
         if found and conf[name] and conf[name].lower() != "false" and _SECURITY.search(found[2]):
@@ -150,15 +144,7 @@ def _check(own: Mapping[str, str], conf: Mapping[str, str], *, secrets_resolved:
                 remedy=f"Say it as {PREFIX}..., and remove {name}",
             )
         if found and not _SECURITY.search(found[2]):
-            _warn(name, "is a setting of another client than s3a, and is not looked at")
-
-
-def _warn(name: str, what: str) -> None:
-    with _warned_lock:
-        is_new = name not in _warned
-        _warned.add(name)
-    if is_new:
-        log.warning("Hadoop's setting %s %s", name, what)
+            warn_of(name, "is a setting of another client than s3a, and is not looked at")
 
 
 def _place(own: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:

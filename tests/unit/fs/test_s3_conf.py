@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
-from hdfsstore.fs import s3_conf
+from hdfsstore.fs import not_honoured
 from hdfsstore.fs.s3.settings import AssumedRole, Encryption, S3Settings
 from hdfsstore.fs.s3_conf import s3_settings, secret_names
 from hdfsstore.fs.s3_keys import HONOURED, NOT_HONOURED, REFUSED, RENAMED, SECRETS, WITHOUT_MEANING
@@ -274,10 +274,10 @@ def test_senseless_values_are_errors_without_the_value(conf: dict[str, str], mes
 def test_unknown_settings_are_warned_of_once_by_name(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_conf, "_warned", set())
+    monkeypatch.setattr(not_honoured, "_warned", set())
     conf = {"no.such.setting": "hidden", "bucket.data.neither": "hidden", "multiobjectdelete.enable": "false"}
     harmless = {"threads.max": "9", "committer.magic.enabled": "true", "bucket.other.x": "y", "list.version": "2"}
-    with caplog.at_level(logging.WARNING, "hdfsstore.fs.s3_conf"):
+    with caplog.at_level(logging.WARNING, "hdfsstore.fs.settings"):
         of({**conf, **harmless})
         of(conf)
     assert sorted(caplog.messages) == [
