@@ -9,7 +9,6 @@ from pathlib import Path
 
 import lz4.block
 import pytest
-from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -22,6 +21,7 @@ from bench.side_by_side import side_by_side
 from hdfsstore._cext.lz4_block import xxhash32
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.records import CHUNK_BYTES, RecordFormat, read_chunks
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.reading import open_input
 
 LZ4_HEADER = 21
@@ -77,7 +77,7 @@ def limit_of(files: list[Path]) -> tuple[dict[str, Callable[[], object]], int]:
 
 def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
     """What read_state does on one thread, up to and including one stage after the other."""
-    fs, window = LocalFileSystem(), memoryview(bytearray(CHUNK_BYTES))
+    fs, window = LocalFileManager(), memoryview(bytearray(CHUNK_BYTES))
 
     def read() -> None:
         for file in files:

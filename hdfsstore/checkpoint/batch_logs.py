@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
 from hdfsstore.errors import CorruptFileError, StateStoreError
+from hdfsstore.fs.file_manager import FileManager
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ class BatchLogs:
         path: the checkpoint.
     """
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileManager, path: str) -> None:
         self.offsets: MetadataLog[OffsetLogEntry] = MetadataLog(fs, f"{path}/offsets", read_offset_log)
         self.commits: MetadataLog[CommitLogEntry] = MetadataLog(fs, f"{path}/commits", read_commit_log)
 

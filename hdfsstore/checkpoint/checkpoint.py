@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint import reading
@@ -25,8 +24,8 @@ from hdfsstore.errors import (
     StateStoreError,
     UnsupportedProviderError,
 )
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
-from hdfsstore.fs.reading import list_folder
 
 _ROCKSDB_ENDINGS = (".zip", ".changelog")
 
@@ -62,7 +61,7 @@ class Checkpoint:
         return f"Checkpoint({self.path!r})"
 
     @property
-    def filesystem(self) -> FileSystem:
+    def filesystem(self) -> FileManager:
         """The filesystem that `path` is on."""
         return self._fs
 
@@ -339,4 +338,4 @@ class Checkpoint:
     def _has_rocksdb_files(self) -> bool:
         stores = (store for operator in self.operators for store in operator.stores)
         folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
-        return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in list_folder(self._fs, folder))
+        return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in self._fs.list_folder(folder))

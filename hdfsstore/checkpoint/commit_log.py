@@ -14,13 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import NUMBER, MetadataLog
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 
@@ -46,7 +45,7 @@ class CommitLogEntry:
     hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
-def read_commit_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> CommitLogEntry:
+def read_commit_log(fs: FileManager, path: str, siblings: Collection[str] | None = None) -> CommitLogEntry:
     version, lines = read_versioned(fs, path, NEWEST_VERSION, siblings)
     line = lines[0] if lines else Text("{}", path, 0)
     fields = line.json_object()

@@ -15,9 +15,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 
 _VERSION = re.compile(r"v(\d{1,9})", re.ASCII)
@@ -131,7 +130,7 @@ def parse_text(content: bytes, path: str) -> list[Text]:
 
 
 def read_versioned(
-    fs: FileSystem, path: str, newest_version: int, siblings: Collection[str] | None = None
+    fs: FileManager, path: str, newest_version: int, siblings: Collection[str] | None = None
 ) -> tuple[int, list[Text]]:
     """The version of a log file and the lines after it.
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
-from hdfsstore.fs.reading import file_types, list_folder
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.reading import file_types
 
 _CHILDREN_LOOKED_AT = 50
 
 
-def check_checkpoint(fs: FileSystem, path: str) -> None:
+def check_checkpoint(fs: FileManager, path: str) -> None:
     """Raises CheckpointNotFoundError unless the path is a checkpoint; the remedy names one near it."""
     if not _is_checkpoint(fs, path):
         raise CheckpointNotFoundError("there is no checkpoint here", path, remedy=_advice(fs, path))
 
 
-def _is_checkpoint(fs: FileSystem, path: str) -> bool:
+def _is_checkpoint(fs: FileManager, path: str) -> bool:
     types = file_types(fs, [f"{path}/offsets", f"{path}/commits", f"{path}/metadata"])
     return FileType.Directory in types[:2] or types[2] == FileType.File
 
 
-def _advice(fs: FileSystem, path: str) -> str:
+def _advice(fs: FileManager, path: str) -> str:
     """Names the nearest folder around the path that is a checkpoint, if there is one."""
     try:
         near = next((folder for folder in _around(fs, path) if _is_checkpoint(fs, folder)), None)
@@ -34,11 +35,11 @@ def _advice(fs: FileSystem, path: str) -> str:
     return "Give the checkpointLocation of a query: the folder that holds offsets, commits and state"
 
 
-def _around(fs: FileSystem, path: str) -> Iterator[str]:
+def _around(fs: FileManager, path: str) -> Iterator[str]:
     parent = path.rpartition("/")[0]
     while parent:
         yield parent
         parent = parent.rpartition("/")[0]
     if FileType.Directory in file_types(fs, [path]):
-        children = [info.path for info in list_folder(fs, path) if info.type == FileType.Directory]
+        children = [info.path for info in fs.list_folder(path) if info.type == FileType.Directory]
         yield from children[:_CHILDREN_LOOKED_AT]

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from pyarrow.fs import FileInfo, FileSystem, FileType
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import BatchAlreadyLoggedError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.publish import publish, remove
-from hdfsstore.fs.reading import list_folder
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class MetadataLog(Generic[T]):
     Files whose name is no number (checksum files, `.4.<uuid>.tmp`) are not batches.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, read: Callable[[FileSystem, str, Collection[str]], T]) -> None:
+    def __init__(self, fs: FileManager, folder: str, read: Callable[[FileManager, str, Collection[str]], T]) -> None:
         self._fs = fs
         self._folder = folder
         self._read = read
@@ -44,7 +44,7 @@ class MetadataLog(Generic[T]):
         self._entries: dict[_Key, T] = {}
 
     def list(self) -> Listing:
-        infos = list_folder(self._fs, self._folder)
+        infos = self._fs.list_folder(self._folder)
         files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
         # Entries that the query has purged are dropped here too, else a query of months fills the memory.
         present = {_key(info) for info in files.values()}

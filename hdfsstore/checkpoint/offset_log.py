@@ -19,10 +19,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.json_files import Text, encode_versioned, parse_versioned
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 
 NEWEST_VERSION = 2
@@ -55,7 +54,7 @@ class OffsetLogEntry:
     hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
-def read_offset_log(fs: FileSystem, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
+def read_offset_log(fs: FileManager, path: str, siblings: Collection[str] | None = None) -> OffsetLogEntry:
     return parse_offset_log(read_file(fs, path, siblings), path)
 
 

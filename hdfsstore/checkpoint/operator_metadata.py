@@ -19,11 +19,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.fs.file_manager import FileManager
 
 NEWEST_VERSION = 2
 _HDFSSTORE = "hdfsstore"
@@ -55,7 +54,7 @@ class OperatorMetadata:
 
 
 def read_operator_metadata(
-    fs: FileSystem, operator_folder: str, batch_id: int | None = None
+    fs: FileManager, operator_folder: str, batch_id: int | None = None
 ) -> OperatorMetadata | None:
     """The operator's metadata at a batch (the newest by default); None if there is none (before Spark 4.0)."""
     log = MetadataLog(fs, f"{operator_folder}/_metadata/v2", _read)
@@ -97,7 +96,7 @@ def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, opera
     return encode_versioned(version, dump_json(content))
 
 
-def _read(fs: FileSystem, path: str, siblings: Collection[str] | None) -> OperatorMetadata:
+def _read(fs: FileManager, path: str, siblings: Collection[str] | None) -> OperatorMetadata:
     _, lines = read_versioned(fs, path, NEWEST_VERSION, siblings)
     body = Text("\n".join(line.text for line in lines), path, lines[0].offset if lines else 0)
     fields = body.json_object()

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.fs import FileInfo, FileSystem, FileType
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
@@ -26,7 +26,7 @@ from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
-from hdfsstore.fs.reading import list_folder
+from hdfsstore.fs.file_manager import FileManager
 
 DEFAULT_STORE = "default"
 # Folders of a RocksDB store, beside its versions.
@@ -46,7 +46,7 @@ class Store:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: FileManager,
         operator_folder: str,
         operator_id: int,
         name: str,
@@ -154,31 +154,31 @@ class Operator:
         )
 
 
-def list_operators(fs: FileSystem, root: str, batch_id: int | None = None) -> list[Operator]:
+def list_operators(fs: FileManager, root: str, batch_id: int | None = None) -> list[Operator]:
     """The operators under `<root>/state`, by number, with the metadata they have at a batch (the newest by default)."""
     operators = []
-    for operator_id, folder in _numbered(list_folder(fs, f"{root}/state")):
+    for operator_id, folder in _numbered(fs.list_folder(f"{root}/state")):
         metadata = read_operator_metadata(fs, folder, batch_id)
         if metadata is None:
             operators.append(_of_folders(fs, root, folder, operator_id, batch_id))
             continue
-        ids = [partition_id for partition_id, _ in _numbered(list_folder(fs, folder))]
+        ids = [partition_id for partition_id, _ in _numbered(fs.list_folder(folder))]
         stores = [Store(fs, folder, operator_id, each.name, ids, each.num_partitions, each) for each in metadata.stores]
         operators.append(Operator(operator_id, metadata.name, stores, metadata.properties))
     return operators
 
 
-def _of_folders(fs: FileSystem, root: str, folder: str, operator_id: int, batch_id: int | None) -> Operator:
+def _of_folders(fs: FileManager, root: str, folder: str, operator_id: int, batch_id: int | None) -> Operator:
     """An operator without metadata."""
-    partitions = dict(_numbered(list_folder(fs, folder)))
+    partitions = dict(_numbered(fs.list_folder(folder)))
     ids = list(partitions)
     num_partitions = _logged_partitions(fs, root, batch_id) or max(ids, default=-1) + 1
-    names = sorted({name for path in partitions.values() for name in _store_names(list_folder(fs, path))})
+    names = sorted({name for path in partitions.values() for name in _store_names(fs.list_folder(path))})
     stores = [Store(fs, folder, operator_id, name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
     return Operator(operator_id, None, stores, {})
 
 
-def _logged_partitions(fs: FileSystem, root: str, batch_id: int | None) -> int | None:
+def _logged_partitions(fs: FileManager, root: str, batch_id: int | None) -> int | None:
     """The number of partitions that the offset log pins for a batch (the newest by default); None if it pins none.
 
     Only committed batches are read. If the log has purged the batch, the newest one counts.

@@ -7,14 +7,13 @@ StreamMetadata.scala in Spark.
 
 from __future__ import annotations
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.json_files import Text, parse_text
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 
 
-def read_query_id(fs: FileSystem, path: str) -> str:
+def read_query_id(fs: FileManager, path: str) -> str:
     """The id that the file holds.
 
     Raises:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.checkpoint.conf import compression_codec, row_checksum
 from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
@@ -24,6 +24,7 @@ from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import file_types
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.parallel import run_all, stream_all
@@ -67,7 +68,7 @@ class OperatorState:
         max_record_bytes: a key or value that declares more than this is refused.
     """
 
-    fs: FileSystem
+    fs: FileManager
     operator: Operator
     version: int
     unique_ids: Mapping[int, Sequence[Sequence[str]]]
@@ -187,7 +188,7 @@ def _readers(state: OperatorState, store: Store, key_type: StructType, wanted: S
     return {i: state.reader(store, i) for i in sorted(found if wanted is None else found & set(wanted))}
 
 
-def _check_folders(fs: FileSystem, store: Store) -> None:
+def _check_folders(fs: FileManager, store: Store) -> None:
     """Refuses a store that has a folder in no partition: it does not exist, whatever the metadata says."""
     folders = [store.partition_path(partition_id) for partition_id in store.partition_ids]
     if folders and FileType.Directory not in file_types(fs, folders):

@@ -25,12 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.json_files import Text, parse_version
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.codecs.types import StructType, parse_type, to_json
 from hdfsstore.errors import CorruptFileError, StateStoreError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 
 NEWEST_VERSION = 3
@@ -60,7 +59,7 @@ class ColumnFamily:
     value_schema_id: int = 0
 
 
-def read_state_schema(fs: FileSystem, path: str) -> list[ColumnFamily]:
+def read_state_schema(fs: FileManager, path: str) -> list[ColumnFamily]:
     """The column families of a schema file.
 
     Raises:

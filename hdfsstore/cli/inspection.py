@@ -13,7 +13,6 @@ from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
-from hdfsstore.fs.reading import list_folder
 
 ROCKSDB_FOLDERS = ("SSTs", "logs")  # In a partition's folder, beside its versions.
 
@@ -156,7 +155,7 @@ def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int
     folders = [store.partition_path(partition_id)]
     sizes: list[int] = []
     while folders:
-        for info in list_folder(checkpoint.filesystem, folders.pop()):
+        for info in checkpoint.filesystem.list_folder(folders.pop()):
             if info.is_file and not info.base_name.startswith("."):
                 sizes.append(info.size)
             elif info.base_name in ROCKSDB_FOLDERS:

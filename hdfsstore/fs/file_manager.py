@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyarrow.fs import FileInfo
+
+from hdfsstore.fs.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -47,6 +49,7 @@ class OpenFile(Protocol):
         """Gives back what the file holds. It may be closed more than once."""
 
 
+@runtime_checkable
 class FileManager(Protocol):
     """The files of one place: a local disk, a bucket, an HDFS.
 
@@ -60,7 +63,12 @@ class FileManager(Protocol):
         """Equal for the same storage, with scheme and endpoint, or account, and bucket; never a credential."""
 
     @property
-    def promises(self) -> Promises: ...
+    def promises(self) -> Promises:
+        """What may be built upon here."""
+
+    @property
+    def requests(self) -> RequestMetrics:
+        """Counts the requests of this FileManager; none, where files are not reached by requests of ours."""
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         """The folder's entries, sorted by base_name; none if the folder is missing."""

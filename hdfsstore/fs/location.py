@@ -1,4 +1,4 @@
-"""Resolves locations: a URI, a local path or (filesystem, path) to a filesystem and the path on it."""
+"""Resolves a location, which is a URI, a local path or a pair, to a FileManager and the path on it."""
 
 from __future__ import annotations
 
@@ -9,34 +9,40 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.local_files import LocalFileManager
 
 log = logging.getLogger("hdfsstore.fs")
 
-Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem, str]
+Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem | FileManager, str]
 
 # A URI's scheme has two letters or more: C:\checkpoint is a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_LOCAL = {"local", "file"}
 
 
-def resolve(location: Location) -> tuple[FileSystem, str]:
-    """Returns the filesystem of a location, and the path on it.
+def resolve(location: Location) -> tuple[FileManager, str]:
+    """Returns what has the files of a location, and the path on it.
 
     Args:
-        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (filesystem, path).
+        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
     """
     if isinstance(location, tuple):
-        filesystem, path = location
-        if not isinstance(filesystem, FileSystem):
-            raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(filesystem).__name__}")
-        return filesystem, _trimmed(os.fspath(path))
+        fs, path = location
+        if isinstance(fs, FileSystem):
+            return _manager(fs, os.fspath(path))
+        if isinstance(fs, FileManager):
+            return fs, _trimmed(os.fspath(path))
+        raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(fs).__name__}")
     text = os.fspath(location)
     if not isinstance(location, str) or not _SCHEME.match(text):
-        return LocalFileSystem(), _trimmed(Path(text).absolute().as_posix())
+        return LocalFileManager(), _trimmed(Path(text).absolute().as_posix())
     try:
-        filesystem, path = _from_uri(text)
+        fs, path = _from_uri(text)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StateStoreError(
             f"pyarrow cannot open this URI: {error}",
@@ -44,7 +50,13 @@ def resolve(location: Location) -> tuple[FileSystem, str]:
             remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
             "or a pair (pyarrow.fs.FileSystem, path)",
         ) from error
-    return filesystem, _trimmed(path)
+    return _manager(fs, path)
+
+
+def _manager(fs: FileSystem, path: str) -> tuple[FileManager, str]:
+    while isinstance(fs, SubTreeFileSystem):
+        fs, path = fs.base_fs, fs.base_path.rstrip("/") + "/" + path.lstrip("/")
+    return LocalFileManager() if kind_of(fs) in _LOCAL else ArrowFileManager(fs), _trimmed(path)
 
 
 def _from_uri(uri: str) -> tuple[FileSystem, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hdfsstore import StateStoreConf, StateStoreId, open_provider
-from hdfsstore.fs.publish import TEMPORARY_NAME
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.querylog.log_entries import settings_of
 from hdfsstore.state.protocols import StateStoreCheckpointInfo

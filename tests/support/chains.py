@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from hdfsstore._cext.records import encode_records
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
 from hdfsstore.codecs.records import FileKind, RecordChunk
+from hdfsstore.fs.arrow_files import ArrowFileManager
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.state.versions.files import VersionId, file_name
 
 State = dict[bytes, bytes]
@@ -64,8 +66,8 @@ class Watched:
         self.missed: list[str] = []
 
     @property
-    def filesystem(self) -> FileSystem:
-        return PyFileSystem(FSSpecHandler(self))
+    def filesystem(self) -> FileManager:
+        return ArrowFileManager(PyFileSystem(FSSpecHandler(self)))
 
     def isfile(self, path: str) -> bool:
         found = (self.root / path).is_file()

@@ -10,12 +10,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
-from pyarrow.fs import LocalFileSystem
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.errors import UnsupportedQueryError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
 
 _JOB_GROUP = "spark.jobGroup.id"
@@ -26,7 +26,7 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 
-# One lock per checkpoint, by its real path, for as long as a start holds it.
+# One lock per checkpoint, by its filesystem and real path, for as long as a start holds it.
 _starts: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _starts_lock = threading.Lock()
 
@@ -50,7 +50,7 @@ def only_start(checkpoint: str) -> Iterator[None]:
         checkpoint: the query's checkpointLocation, as hdfsstore opens it.
     """
     fs, path = resolve(checkpoint)
-    place = os.path.realpath(path) if isinstance(fs, LocalFileSystem) else checkpoint
+    place = fs.identity + (os.path.realpath(path) if isinstance(fs, LocalFileManager) else path)
     with _starts_lock:
         lock = _starts.setdefault(place, threading.Lock())
     with lock:

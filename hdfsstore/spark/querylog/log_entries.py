@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM, SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import CorruptFileError, remedied
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 from hdfsstore.state.conf import StateStoreConf
 
@@ -104,7 +103,7 @@ class LoggedBatch:
     commit: CommitLogEntry
 
 
-def read_entry(fs: FileSystem, path: str) -> Entry | None:
+def read_entry(fs: FileManager, path: str) -> Entry | None:
     """An entry of Spark's offset log; None if it does not exist."""
     with _remedied(path):
         try:
@@ -114,7 +113,7 @@ def read_entry(fs: FileSystem, path: str) -> Entry | None:
         return Entry(content, parse_offset_log(content, path))
 
 
-def hdfsstore_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
+def hdfsstore_entry(fs: FileManager, root: str, batch_id: int) -> Entry | None:
     """An entry of our offset log; None if it does not exist.
 
     Args:
@@ -132,7 +131,7 @@ def hdfsstore_entry(fs: FileSystem, root: str, batch_id: int) -> Entry | None:
     return entry
 
 
-def hdfsstore_commit(fs: FileSystem, root: str, batch_id: int) -> CommitLogEntry | None:
+def hdfsstore_commit(fs: FileManager, root: str, batch_id: int) -> CommitLogEntry | None:
     """An entry of our commit log; None if it does not exist.
 
     Raises:

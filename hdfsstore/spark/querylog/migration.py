@@ -27,7 +27,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, encode_commit_log, read_commit_log
@@ -36,6 +36,7 @@ from hdfsstore.checkpoint.offset_log import parse_offset_log, read_offset_log
 from hdfsstore.checkpoint.operators import Operator, list_operators
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.reading import file_types, read_file
@@ -96,7 +97,7 @@ def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreC
         _Migration(fs, checkpoint, path, wanted, conf, operator).look()
 
 
-def _found(fs: FileSystem, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
+def _found(fs: FileManager, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
     """The operator of Spark whose state must be migrated; None if there is none."""
     root = f"{path}/{FOLDER}"
     under_way = file_types(fs, [f"{root}/takeover"]) == [FileType.File]
@@ -186,7 +187,7 @@ class _Left:
 class _Migration:
     """The steps of a migration from one operator of Spark."""
 
-    fs: FileSystem
+    fs: FileManager
     checkpoint: str
     path: str
     wanted: StateDescription

@@ -11,12 +11,11 @@ import logging
 import time
 from collections.abc import Collection
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.errors import BatchAlreadyLoggedError, MissingFileError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.reading import read_file
 from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, hdfsstore_commit, hdfsstore_entry
@@ -24,7 +23,7 @@ from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, hdfsstore_commi
 log = logging.getLogger("hdfsstore.spark.rewind")
 
 
-def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
+def is_done(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     """Whether an earlier driver has finished the batch that Spark runs, and not another batch of the same number.
 
     Args:
@@ -38,7 +37,7 @@ def is_done(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     return commit.hdfsstore_fields.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
 
 
-def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
+def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     """Logs that an unfinished batch begins. All other entries from this batch on are moved aside.
 
     Returns:
@@ -71,12 +70,12 @@ def settle(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
     return begun
 
 
-def _has_begun(fs: FileSystem, root: str, batch_id: int, entry: Entry) -> bool:
+def _has_begun(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     ours = hdfsstore_entry(fs, root, batch_id)
     return ours is not None and ours.digest == entry.digest
 
 
-def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> None:
+def set_aside(fs: FileManager, root: str, numbers: Collection[int], why: str) -> None:
     """Moves the entries of these batches from both logs to `rewound/<time>-<oldest>`."""
     folder = f"{root}/rewound/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{min(numbers)}"
     log.warning(
@@ -98,7 +97,7 @@ def set_aside(fs: FileSystem, root: str, numbers: Collection[int], why: str) -> 
             remove(fs, [path])
 
 
-def copy_metadata(fs: FileSystem, checkpoint: str, root: str) -> None:
+def copy_metadata(fs: FileManager, checkpoint: str, root: str) -> None:
     """Copies Spark's file with the query's id, which tells apart local images of two queries in one place.
 
     Raises:

@@ -10,13 +10,13 @@ from functools import partial
 from itertools import islice
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
 
 from hdfsstore._cext.records import encode_records
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import UnsupportedProviderError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.publish import publish
 from hdfsstore.spark.spec import OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
@@ -35,7 +35,7 @@ _THREADS = 8
 
 def copy_state(
     theirs: str,
-    fs: FileSystem,
+    fs: FileManager,
     ours: str,
     version: int,
     unique_ids: Sequence[str | None],

@@ -12,8 +12,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
@@ -27,6 +25,7 @@ from hdfsstore.checkpoint.operators import DEFAULT_STORE
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, encode_state_schema, read_state_schema
 from hdfsstore.codecs import types as t
 from hdfsstore.errors import MissingFileError, SchemaMismatchError, remedied
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.publish import publish
 from hdfsstore.spark.querylog.log_entries import FOLDER, Entry, hdfsstore_entry
@@ -96,7 +95,7 @@ def check_state(checkpoint: Location, wanted: StateDescription) -> None:
     _settled(fs, f"{path}/{FOLDER}", wanted)
 
 
-def _settled(fs: FileSystem, root: str, wanted: StateDescription) -> tuple[OperatorMetadata, Entry] | None:
+def _settled(fs: FileManager, root: str, wanted: StateDescription) -> tuple[OperatorMetadata, Entry] | None:
     """The description that was written, and the newest entry of the log; None if no batch has begun."""
     folder = _folder(root)
     # In this order: a batch that ends meanwhile may be only in the second listing, never only in the first one.
@@ -156,7 +155,7 @@ def shown(type_: t.DataType) -> str:
     return str(type_.json_value)
 
 
-def write_description(fs: FileSystem, root: str, wanted: StateDescription) -> None:
+def write_description(fs: FileManager, root: str, wanted: StateDescription) -> None:
     """Writes the description of a query's state.
 
     Args:
@@ -183,7 +182,7 @@ def _schema_path(folder: str) -> str:
     return f"{folder}/0/_metadata/schema"
 
 
-def _compare(fs: FileSystem, folder: str, metadata: OperatorMetadata, wanted: StateDescription) -> None:
+def _compare(fs: FileManager, folder: str, metadata: OperatorMetadata, wanted: StateDescription) -> None:
     path = f"{folder}/_metadata/metadata"
     timeout_conf = metadata.hdfsstore_fields.get(_TIMEOUT_CONF)
     for what, before, now in (

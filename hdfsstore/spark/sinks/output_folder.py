@@ -6,10 +6,10 @@ import uuid
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.publish import publish
 
 _LOCAL = "file"
@@ -65,7 +65,7 @@ class OutputFolder:
         if self._fs.getUri().getScheme() == _LOCAL:
             path = self._fs.makeQualified(self._of(name)).toUri().getPath()
             try:
-                publish(LocalFileSystem(), path, content, overwrite=False)
+                publish(LocalFileManager(), path, content, overwrite=False)
             except FileExistsError:
                 return
         elif self.exists(name):

@@ -16,15 +16,13 @@ import re
 import uuid
 from collections.abc import Set
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata, parse_query_metadata, read_query_id
 from hdfsstore.errors import MissingFileError, StateStoreError, remedied
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.publish import publish
-from hdfsstore.fs.reading import list_folder
 from hdfsstore.spark.querylog.log_entries import FOLDER
 from hdfsstore.spark.sinks.output_folder import OutputFolder
 
@@ -97,7 +95,7 @@ def _check(folder: OutputFolder, owner: str | None, query_id: str | None) -> Non
         )
 
 
-def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> None:
+def _check_unmarked(folder: OutputFolder, fs: FileManager, checkpoint: str) -> None:
     found = {int(match[1]) for match in map(_BATCH.fullmatch, folder.names()) if match}
     if not found:
         return
@@ -114,7 +112,7 @@ def _check_unmarked(folder: OutputFolder, fs: FileSystem, checkpoint: str) -> No
     log.info("%s: query %s wrote the output there, by the log of its checkpoint", folder.path, query_id)
 
 
-def _has_written(folder: OutputFolder, found: Set[int], fs: FileSystem, root: str) -> bool:
+def _has_written(folder: OutputFolder, found: Set[int], fs: FileManager, root: str) -> bool:
     """Whether each batch that is in the folder and in the query's log was written between its beginning and its end.
 
     Args:
@@ -138,13 +136,13 @@ def _has_written(folder: OutputFolder, found: Set[int], fs: FileSystem, root: st
     return bool(expected)
 
 
-def _query_id(fs: FileSystem, checkpoint: str) -> str | None:
+def _query_id(fs: FileManager, checkpoint: str) -> str | None:
     """The id that the query has; None if it was never started."""
     path = f"{checkpoint}/metadata"
     try:
         return read_query_id(fs, path)
     except FileNotFoundError:
-        if not list_folder(fs, f"{checkpoint}/offsets"):
+        if not fs.list_folder(f"{checkpoint}/offsets"):
             return None
         raise MissingFileError(
             "Spark's file with the query's id is not there",
@@ -153,7 +151,7 @@ def _query_id(fs: FileSystem, checkpoint: str) -> str | None:
         ) from None
 
 
-def _new_query_id(fs: FileSystem, checkpoint: str) -> str:
+def _new_query_id(fs: FileManager, checkpoint: str) -> str:
     """Gives the query an id. Spark finds it in its file and keeps it."""
     path = f"{checkpoint}/metadata"
     try:

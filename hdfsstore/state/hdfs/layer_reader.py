@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.versions.chain import VersionFiles, read_version
@@ -59,7 +58,7 @@ class StoreReader(VersionReader):
         indexes: of the images.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat, indexes: Indexes | None = None) -> None:
+    def __init__(self, fs: FileManager, folder: str, file_format: RecordFormat, indexes: Indexes | None = None) -> None:
         super().__init__(fs, folder, file_format)
         self._indexes = indexes or no_indexes()
 

@@ -8,10 +8,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import Input
 from hdfsstore.state.hdfs.newest_records import NewestRecords
 from hdfsstore.state.versions.chain import (
@@ -39,7 +38,7 @@ class HdfsPartitionReader:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: FileManager,
         folder: str,
         file_format: RecordFormat,
         unique_ids: Mapping[int, str] = MappingProxyType({}),

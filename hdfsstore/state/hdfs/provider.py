@@ -10,10 +10,9 @@ import logging
 from collections import Counter
 from functools import partial
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
 from hdfsstore.state.base.provider import BaseProvider
@@ -129,7 +128,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         self.images.close()
 
 
-def query_id_of(fs: FileSystem, state_root: str) -> str | None:
+def query_id_of(fs: FileManager, state_root: str) -> str | None:
     """The query's id in `<checkpoint>/metadata`; None where there is none, as for a store without a query."""
     path = f"{state_root.rpartition('/')[0]}/metadata"
     try:

@@ -29,12 +29,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import CorruptFileError
-from hdfsstore.fs.publish import TEMPORARY_NAME, remove
-from hdfsstore.fs.reading import list_folder
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.publish import remove
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId, file_name
 
@@ -132,7 +133,7 @@ class Retention:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: FileManager,
         folder: str,
         keep: int,
         read_lineage: Callable[[VersionId], Sequence[VersionId]],
@@ -202,7 +203,7 @@ class Retention:
     def _update_names(self, oldest: int, driver_version: VersionId) -> None:
         every = 1 if driver_version[1] is None else max(1, self._keep // _LISTINGS)
         if self._listed is None or not 0 <= oldest - self._listed < every:
-            self._names = {i.base_name for i in list_folder(self._fs, self.folder) if i.type == FileType.File}
+            self._names = {i.base_name for i in self._fs.list_folder(self.folder) if i.type == FileType.File}
             self._listed = oldest
             self._metrics.listings += 1
         else:

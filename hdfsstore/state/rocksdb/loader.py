@@ -69,8 +69,8 @@ class RocksDbLoader(Loader[RocksDbVersion]):
         path = self._reader.path(version_id, "snapshot")
         found = archive.decode(read_file(self._reader.fs, path), path)
         folder = f"{self._reader.folder}/{archive.SST_FOLDER}"
-        for sst in found.ssts:
-            info = self._reader.fs.get_file_info([f"{folder}/{sst.remote}"])[0]
+        infos = self._reader.fs.file_infos([f"{folder}/{sst.remote}" for sst in found.ssts])
+        for sst, info in zip(found.ssts, infos, strict=True):
             _check_size(sst, info.size, path)
 
     def _load_empty(self) -> RocksDbVersion:

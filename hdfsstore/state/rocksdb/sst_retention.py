@@ -17,11 +17,13 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 
-from pyarrow.fs import FileInfo, FileSystem, FileType
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.publish import TEMPORARY_NAME, remove
-from hdfsstore.fs.reading import list_folder, read_file
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.publish import remove
+from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.rocksdb import archive
@@ -38,7 +40,7 @@ class SstRetention(Retention):
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: FileManager,
         folder: str,
         keep: int,
         read_lineage: Callable[[VersionId], Sequence[VersionId]],
@@ -63,7 +65,7 @@ class SstRetention(Retention):
 
     def _delete_ssts(self, freed: set[str], step: Callable[[], None]) -> None:
         folder = f"{self.folder}/{archive.SST_FOLDER}"
-        files = [info for info in list_folder(self._fs, folder) if info.type == FileType.File]
+        files = [info for info in self._fs.list_folder(folder) if info.type == FileType.File]
         zips = self._zips()  # listed after the SST files, so that no file of a newer zip is in their list
         try:
             named = {sst for info in zips for sst in self._ssts(info)}
@@ -81,7 +83,7 @@ class SstRetention(Retention):
                 self._metrics.files_deleted += 1
 
     def _zips(self) -> list[FileInfo]:
-        infos = [info for info in list_folder(self._fs, self.folder) if info.type == FileType.File]
+        infos = [info for info in self._fs.list_folder(self.folder) if info.type == FileType.File]
         return [
             info
             for info in infos

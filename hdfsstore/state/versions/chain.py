@@ -21,14 +21,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TypeVar
 
-from pyarrow.fs import FileSystem
-
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordChunk, RecordFormat, read_chunks
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs.checksum_files import hadoop_name, spark_name
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import Input, open_input
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
 
@@ -70,7 +69,7 @@ class VersionFiles(ABC):
 class ListedFiles(VersionFiles):
     """The files of a version without an id."""
 
-    def __init__(self, fs: FileSystem, files: StateFiles, file_format: RecordFormat, version_id: VersionId) -> None:
+    def __init__(self, fs: FileManager, files: StateFiles, file_format: RecordFormat, version_id: VersionId) -> None:
         super().__init__(files.folder, file_format, version_id)
         self._fs = fs
         self._files = files
@@ -91,7 +90,7 @@ class ListedFiles(VersionFiles):
 class LineageFiles(VersionFiles):
     """The files of a version with an id. Each is opened once."""
 
-    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
+    def __init__(self, fs: FileManager, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
         super().__init__(folder, file_format, version_id)
         self._fs = fs
         self._opened: dict[tuple[VersionId, FileKind], Input] = {}
@@ -209,7 +208,7 @@ class LineageFiles(VersionFiles):
 
 
 def read_version(
-    fs: FileSystem,
+    fs: FileManager,
     folder: str,
     file_format: RecordFormat,
     version_id: VersionId,
@@ -254,7 +253,7 @@ def read_version(
 
 
 def _read_by_lineage(
-    fs: FileSystem,
+    fs: FileManager,
     folder: str,
     file_format: RecordFormat,
     version_id: VersionId,
@@ -265,7 +264,7 @@ def _read_by_lineage(
 
 
 def with_listing(
-    fs: FileSystem,
+    fs: FileManager,
     folder: str,
     version: int,
     read: Callable[[StateFiles], T],

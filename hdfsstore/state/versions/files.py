@@ -15,12 +15,12 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
-from hdfsstore.fs.reading import list_folder
+from hdfsstore.fs.file_manager import FileManager
 
 # A version's number and, in checkpoint format version 2, the unique id of the attempt that wrote it.
 VersionId: TypeAlias = tuple[int, str | None]
@@ -54,9 +54,9 @@ class StateFiles:
     extensions: Extensions = DELTA_FILES
 
     @classmethod
-    def list(cls, fs: FileSystem, folder: str, extensions: Extensions = DELTA_FILES) -> StateFiles:
+    def list(cls, fs: FileManager, folder: str, extensions: Extensions = DELTA_FILES) -> StateFiles:
         """Lists the folder; one that does not exist has no files."""
-        infos = [info for info in list_folder(fs, folder) if info.type == FileType.File]
+        infos = [info for info in fs.list_folder(folder) if info.type == FileType.File]
         return cls.of(folder, {info.base_name: info.size or 0 for info in infos}, extensions)
 
     @classmethod

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileType
 
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat
-from hdfsstore.fs.reading import Input, file_info, modified_at, open_input
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.reading import Input, modified_at, open_input
 from hdfsstore.state.versions.digest import DigestedInput, FileDigest
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from hdfsstore.state.versions.lineages import EMPTY
@@ -24,7 +25,7 @@ class VersionReader:
         format: how they are written.
     """
 
-    def __init__(self, fs: FileSystem, folder: str, file_format: RecordFormat) -> None:
+    def __init__(self, fs: FileManager, folder: str, file_format: RecordFormat) -> None:
         self.fs = fs
         self.folder = folder
         self.format = file_format
@@ -61,7 +62,7 @@ class VersionReader:
     def is_unchanged_or_gone(self, version_id: VersionId, digest: FileDigest) -> bool:
         """The same for a snapshot that may be gone. It is read only where its time differs."""
         path = self.path(version_id, digest.kind)
-        info = file_info(self.fs, path)
+        info = self.fs.file_infos([path])[0]
         if info.type == FileType.NotFound:
             return True
         if info.size != digest.size:

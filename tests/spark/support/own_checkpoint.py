@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow.fs import LocalFileSystem
 from pyspark.sql import SparkSession
 
 import hdfsstore
@@ -18,6 +17,7 @@ from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.checkpoint.state_schema import ColumnFamily, encode_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import LongType, StructField, StructType
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.publish import publish
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
@@ -50,7 +50,7 @@ class OwnCheckpoint:
         backend: str = "hdfs",
         format_version: int = 1,
     ) -> None:
-        self._fs, self._root = LocalFileSystem(), str(root / "checkpoint")
+        self._fs, self._root = LocalFileManager(), str(root / "checkpoint")
         self.path = root / "checkpoint"
         self._conf = {
             "spark.sql.shuffle.partitions": str(PARTITIONS),

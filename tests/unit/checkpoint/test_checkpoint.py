@@ -19,6 +19,7 @@ from hdfsstore import (
     UnsupportedVersionError,
 )
 from hdfsstore.checkpoint.conf import compression_codec, row_checksum
+from hdfsstore.fs.local_files import LocalFileManager
 from tests.unit.checkpoint.build import (
     HDFS,
     ROCKSDB,
@@ -204,7 +205,7 @@ class TestLocation:
         def refuse(*_: object) -> None:
             raise StateStoreError("permission denied")
 
-        monkeypatch.setattr("hdfsstore.checkpoint.location.list_folder", refuse)
+        monkeypatch.setattr(LocalFileManager, "list_folder", refuse)
         with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
             Checkpoint(tmp_path)
 

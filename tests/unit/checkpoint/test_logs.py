@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore import CorruptFileError, StateStoreError, UnsupportedVersionError
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
+from hdfsstore.fs.local_files import LocalFileManager
 from tests.unit.checkpoint.build import put
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 
 OFFSETS_V1 = 'v1\n{"batchWatermarkMs":5,"batchTimestampMs":9,"conf":{"a":"b"}}\n{"logOffset":2}\n-\n[3, "\u2028"]'
 OFFSETS_V2 = (

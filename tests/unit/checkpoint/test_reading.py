@@ -20,6 +20,7 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.records import RecordFormat, read_chunks
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.reading import open_input
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case, cases
@@ -316,7 +317,7 @@ def test_a_joins_numbers_with_a_key_twice(copy: Callable[[str], Path]) -> None:
     path = copy("join_inner")
     folder = path / "state/0/0/left-keyToNumValues"
     file_format = RecordFormat()
-    with open_input(LocalFileSystem(), str(folder / "1.delta")) as delta:
+    with open_input(LocalFileManager(), str(folder / "1.delta")) as delta:
         [chunk] = read_chunks(delta, file_format, "delta", "1.delta")
         [key, value] = (
             bytes(chunk.data[span[0] : span[0] + span[1]])

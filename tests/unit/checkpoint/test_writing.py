@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
@@ -21,10 +20,11 @@ from hdfsstore.checkpoint.query_metadata import encode_query_metadata, read_quer
 from hdfsstore.checkpoint.state_schema import ColumnFamily, encode_state_schema, parse_state_schema
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.codecs.types import LongType, StringType, StructField, StructType
+from hdfsstore.fs.local_files import LocalFileManager
 from tests.support.truth import cases
 from tests.unit.checkpoint.build import put
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 CASES = cases()
 
 

@@ -17,13 +17,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.arrow_files import ArrowFileManager
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
-from hdfsstore.fs.publish import TEMPORARY_NAME, publish, remove
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 SIDES = (".f.crc", "f.crc", ".f.crc.crc")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
@@ -64,18 +68,18 @@ class Folder:
         self._local(source).rename(self._local(target))
 
 
-def on(fs: object) -> FileSystem:
-    return PyFileSystem(FSSpecHandler(fs))
+def on(fs: object) -> ArrowFileManager:
+    return ArrowFileManager(PyFileSystem(FSSpecHandler(fs)))
 
 
 @pytest.fixture(params=["local", "subtree", "fsspec-local", "hdfs-native", "libhdfs", "unknown", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str, Path]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileManager, str, Path]:
     """A filesystem, a folder on it, and where that folder really is."""
     folder = str(tmp_path)
     fs = {
         "local": lambda: (LOCAL, folder),
-        "subtree": lambda: (SubTreeFileSystem(str(tmp_path.parent), LOCAL), tmp_path.name),
-        "fsspec-local": lambda: (on(Folder(Path("/"), "file")), folder),
+        "subtree": lambda: resolve((SubTreeFileSystem(str(tmp_path.parent), LocalFileSystem()), tmp_path.name)),
+        "fsspec-local": lambda: resolve((PyFileSystem(FSSpecHandler(Folder(Path("/"), "file"))), folder)),
         "hdfs-native": lambda: (on(Folder(tmp_path)), ""),
         "libhdfs": lambda: (on(Folder(tmp_path, can_replace=False)), ""),
         "unknown": lambda: (on(Folder(tmp_path, "sftp")), ""),
@@ -93,7 +97,7 @@ def names(folder: Path) -> list[str]:
     [b"new", bytearray(b"new"), memoryview(b"new"), pa.py_buffer(b"new"), [b"n", pa.py_buffer(b"e"), b"", b"w"]],
     ids=["bytes", "bytearray", "memoryview", "Buffer", "pieces"],
 )
-def test_content(place: tuple[FileSystem, str, Path], content: object) -> None:
+def test_content(place: tuple[FileManager, str, Path], content: object) -> None:
     fs, folder, real = place
     publish(fs, f"{folder}/f", content, overwrite=True)  # type: ignore[arg-type]
     assert names(real) == ["f"]
@@ -106,7 +110,7 @@ def test_makes_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / "local/b/f").read_bytes() == (tmp_path / "hdfs/b/f").read_bytes() == b"new"
 
 
-def test_overwrite_removes_stale_checksum_files(place: tuple[FileSystem, str, Path]) -> None:
+def test_overwrite_removes_stale_checksum_files(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     for name in ("f", "g.crc", *SIDES):
         (real / name).write_bytes(b"old")
@@ -115,7 +119,7 @@ def test_overwrite_removes_stale_checksum_files(place: tuple[FileSystem, str, Pa
     assert (real / "f").read_bytes() == b"new"
 
 
-def test_without_overwrite(place: tuple[FileSystem, str, Path]) -> None:
+def test_without_overwrite(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     for name in SIDES:
         (real / name).write_bytes(b"of a file that is gone")
@@ -137,7 +141,7 @@ def test_unique_name_asks_for_nothing_else(tmp_path: Path) -> None:
     assert names(tmp_path) == ["1_a.delta", "2_a.delta"]
 
 
-def test_an_error_of_the_content_publishes_nothing(place: tuple[FileSystem, str, Path]) -> None:
+def test_an_error_of_the_content_publishes_nothing(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     (real / "f").write_bytes(b"old")
 
@@ -317,7 +321,7 @@ def test_without_hard_links(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"first"
 
 
-def test_a_file_in_the_folders_place(place: tuple[FileSystem, str, Path]) -> None:
+def test_a_file_in_the_folders_place(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     (real / "f").write_bytes(b"")
     with pytest.raises(StateStoreError):
@@ -325,7 +329,7 @@ def test_a_file_in_the_folders_place(place: tuple[FileSystem, str, Path]) -> Non
     assert names(real) == ["f"]
 
 
-def test_a_folder_in_the_files_place(place: tuple[FileSystem, str, Path]) -> None:
+def test_a_folder_in_the_files_place(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     (real / "f").mkdir()
     with pytest.raises(StateStoreError):
@@ -334,7 +338,7 @@ def test_a_folder_in_the_files_place(place: tuple[FileSystem, str, Path]) -> Non
     assert names(real / "f") == []
 
 
-def test_remove(place: tuple[FileSystem, str, Path]) -> None:
+def test_remove(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     for name in ("f", "g", "h", ".h.crc", *SIDES):
         (real / name).write_bytes(b"old")
@@ -383,4 +387,5 @@ def test_a_killed_writer_leaves_a_temporary_file(tmp_path: Path) -> None:
 def test_small_s3_objects_take_one_request() -> None:
     fs, path = resolve("s3://bucket/cp?region=us-east-1")
     assert path == "bucket/cp"
-    assert fs.__reduce__()[1][0].get("allow_delayed_open") in (True, None)  # None: pyarrow has no such thing
+    assert isinstance(fs, ArrowFileManager)
+    assert fs.filesystem.__reduce__()[1][0].get("allow_delayed_open") in (True, None)  # None: pyarrow has no such thing

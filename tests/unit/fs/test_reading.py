@@ -13,10 +13,12 @@ from pyarrow.fs import FileType, LocalFileSystem, SubTreeFileSystem
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import CorruptFileError, StateStoreError
+from hdfsstore.fs.arrow_files import ArrowFileManager
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
-from hdfsstore.fs.reading import Input, list_folder, open_input, read_file
+from hdfsstore.fs.reading import Input, open_input, read_file
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 CONTENT = bytes(range(256)) * 9 + b"the end"  # 5 chunks of 512, the last one short
 
 
@@ -56,11 +58,20 @@ def flipped(content: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "spell", [str, Path, lambda p: p.as_uri(), lambda p: f"file:{p}", lambda p: (LOCAL, str(p)), lambda p: f"{p}/"]
+    "spell",
+    [
+        str,
+        Path,
+        lambda p: p.as_uri(),
+        lambda p: f"file:{p}",
+        lambda p: (LocalFileSystem(), str(p)),
+        lambda p: (LOCAL, str(p)),
+        lambda p: f"{p}/",
+    ],
 )
 def test_resolve(tmp_path: Path, spell: Callable[[Path], object]) -> None:
     fs, path = resolve(spell(tmp_path))
-    assert isinstance(fs, LocalFileSystem)
+    assert isinstance(fs, LocalFileManager)
     assert path == tmp_path.as_posix()
 
 
@@ -85,11 +96,11 @@ def test_resolve_wrong_pair() -> None:
 def test_list_folder(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "a").write_bytes(b"12")
-    infos = list_folder(LOCAL, str(tmp_path))
+    infos = LOCAL.list_folder(str(tmp_path))
     assert [(i.base_name, i.type, i.size) for i in infos] == [("a", FileType.File, 2), ("b", FileType.Directory, None)]
-    assert list_folder(LOCAL, str(tmp_path / "none")) == []
+    assert LOCAL.list_folder(str(tmp_path / "none")) == []
     with pytest.raises(StateStoreError) as caught:
-        list_folder(LOCAL, str(tmp_path / "a"))
+        LOCAL.list_folder(str(tmp_path / "a"))
     assert caught.value.path == str(tmp_path / "a")
 
 
@@ -206,7 +217,7 @@ def test_error_of_the_filesystem(tmp_path: Path) -> None:
 
 def test_filesystem_without_seeking(tmp_path: Path) -> None:
     write(tmp_path, CONTENT, hadoop_side(CONTENT), spark_side(CONTENT))
-    with open_input(SubTreeFileSystem(str(tmp_path), LOCAL), "f") as source:
+    with open_input(ArrowFileManager(SubTreeFileSystem(str(tmp_path), LocalFileSystem())), "f") as source:
         for _ in range(2):
             buffer = pa.allocate_buffer(len(CONTENT))
             assert source.readinto(memoryview(buffer)[:1000]) == 1000
@@ -219,5 +230,5 @@ def test_reading_never_writes(tmp_path: Path) -> None:
     path = write(tmp_path, CONTENT, hadoop_side(CONTENT))
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in tmp_path.iterdir()}
     read_file(LOCAL, path)
-    list_folder(LOCAL, str(tmp_path))
+    LOCAL.list_folder(str(tmp_path))
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in tmp_path.iterdir()} == before

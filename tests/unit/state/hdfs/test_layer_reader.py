@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.records import encode_records
@@ -18,13 +17,14 @@ from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.hdfs.layer_reader import Loaded, StoreReader
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import StateFiles, VersionId
 from tests.support.chains import Changes, State, Watched, row, write
 from tests.support.chains import records as hand_made
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 FORMAT = RecordFormat()
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import records
@@ -19,6 +18,7 @@ from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import encode_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.files import StateFiles
 from tests.support.chains import State, pairs, row
@@ -43,7 +43,7 @@ def snapshots(folder: Path) -> list[int]:
 
 
 def loader(folder: Path) -> HdfsPartitionReader:
-    return HdfsPartitionReader(LocalFileSystem(), str(folder), RecordFormat())
+    return HdfsPartitionReader(LocalFileManager(), str(folder), RecordFormat())
 
 
 def state(folder: Path, version: int) -> State:
@@ -177,7 +177,7 @@ def test_files_that_vanish_after_the_listing_are_listed_anew(
     folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = state(folder, LAST)
-    stale = StateFiles.list(LocalFileSystem(), str(folder))
+    stale = StateFiles.list(LocalFileManager(), str(folder))
     (folder / f"{snapshots[-1]}.snapshot").unlink()
     listings = iter([stale, stale])
     fresh = StateFiles.list
@@ -189,7 +189,7 @@ def test_files_that_vanish_after_the_listing_are_listed_anew(
 def test_files_that_go_on_vanishing_end_with_a_word_on_retention(
     folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stale = StateFiles.list(LocalFileSystem(), str(folder))
+    stale = StateFiles.list(LocalFileManager(), str(folder))
     (folder / f"{snapshots[-1]}.snapshot").unlink()
     listings = []
     monkeypatch.setattr(StateFiles, "list", lambda *_: listings.append(1) or stale)
@@ -259,7 +259,7 @@ def test_deltas_that_put_a_key_again_and_remove_it(
         name = f"{version}_id-{version}.delta" if with_ids else f"{version}.delta"
         (tmp_path / name).write_bytes(compress("lz4", content))
     ids = dict(lineage) if with_ids else {}
-    there = HdfsPartitionReader(LocalFileSystem(), str(tmp_path), RecordFormat(), ids)
+    there = HdfsPartitionReader(LocalFileManager(), str(tmp_path), RecordFormat(), ids)
     loaded = [pair for chunk in there.load(4, pairs) for pair in chunk]
     streamed = [pair for chunk in there.stream(4, pairs) for pair in chunk]
     assert len(loaded) == len(streamed) == len(expected)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from hdfsstore.codecs.lineage import LineageItem, fits
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.arrow_files import ArrowFileManager
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.state.hdfs.cached_versions import HdfsVersions
 from hdfsstore.state.hdfs.committer import HdfsCommitter
 from hdfsstore.state.hdfs.layer_reader import StoreReader
@@ -171,14 +174,15 @@ class ObjectStore:
     """An object store by fsspec's methods, on a local folder, that counts what it is asked for."""
 
     protocol = "s3"
+    storage_options: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.asked: Counter[str] = Counter()
 
     @property
-    def filesystem(self) -> FileSystem:
-        return PyFileSystem(FSSpecHandler(self))
+    def filesystem(self) -> FileManager:
+        return ArrowFileManager(PyFileSystem(FSSpecHandler(self)))
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"it is asked for {name}")

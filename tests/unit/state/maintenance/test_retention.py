@@ -4,9 +4,9 @@ import logging
 import uuid
 
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.maintenance.retention import Retention, owned
 from hdfsstore.state.metrics import MaintenanceMetrics
 
@@ -30,7 +30,7 @@ class Folder:
 
     def again(self, keep):
         """Another provider on the same folder."""
-        return Retention(LocalFileSystem(), str(self.path), keep, self.read_lineage, self.verify, self.metrics)
+        return Retention(LocalFileManager(), str(self.path), keep, self.read_lineage, self.verify, self.metrics)
 
     def add(self, *names):
         for each in names:

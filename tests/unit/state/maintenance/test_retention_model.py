@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.hdfs.layer_reader import StoreReader
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.maintenance.retention import Retention
@@ -26,7 +26,7 @@ from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId, file_name
 from tests.support.chains import pairs, write
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 FORMAT = RecordFormat()
 STRAY = str(uuid.UUID(int=1))
 

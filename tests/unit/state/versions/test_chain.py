@@ -7,18 +7,18 @@ import os
 from pathlib import Path
 
 import pytest
-from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.codecs import records
 from hdfsstore.codecs.lineage import LineageItem
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.chain import LineageFiles, VersionFiles, read_version
 from hdfsstore.state.versions.files import Chain, VersionId
 from tests.support.chains import Changes, State, Watched, pairs, row, write
 
-LOCAL = LocalFileSystem()
+LOCAL = LocalFileManager()
 FORMAT = RecordFormat()
 
 
