@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.spark import groupBy
 from tests.spark.support.counts import write_batches
-from tests.spark.waiting import WAIT_SECONDS, wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 OUTPUT = "user long, name string"
 STATE = "n long"

@@ -26,7 +26,7 @@ from hdfsstore.spark.sinks.output_folder import OutputFolder
 from hdfsstore.spark.sinks.output_owner import MARK
 from hdfsstore.spark.sinks.parquet import ParquetSink
 from tests.spark.support.totals import Events, finished, run_again, state_of, total, totals
-from tests.spark.waiting import WAIT_SECONDS, wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "user string, total long"
 

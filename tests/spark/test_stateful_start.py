@@ -27,7 +27,7 @@ from hdfsstore.spark.querylog.checkpoint_location import find_checkpoint
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.sinks.output_owner import MARK
 from hdfsstore.spark.worker import same_release
-from tests.spark.waiting import WAIT_SECONDS, wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
 AT_START = {

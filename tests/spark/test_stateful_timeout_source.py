@@ -19,7 +19,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from hdfsstore.spark.driver.timeout_source import with_timeout_source
 from hdfsstore.spark.spec import TimeoutConf
-from tests.spark.waiting import wait_until
+from tests.support.waiting import wait_until
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 AVAILABLE_NOW: dict[str, Any] = {"availableNow": True}

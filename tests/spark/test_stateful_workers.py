@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore.spark import groupBy
 from tests.spark.support.counts import write_batches
-from tests.spark.waiting import wait_until
 from tests.support.images import resident
+from tests.support.waiting import wait_until
 
 USERS = 40
 

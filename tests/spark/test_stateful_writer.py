@@ -22,7 +22,7 @@ from hdfsstore.spark.api.keys import key_columns
 from hdfsstore.spark.driver.query import StatefulQuery
 from hdfsstore.spark.driver.unsupported import check_input
 from tests.spark.support.totals import Events, finished, state_of, total, totals
-from tests.spark.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 import hdfsstore
 from tests.data.generate.case import FIRST_FILE_TIME
-from tests.spark.waiting import WAIT_SECONDS
 from tests.support.rows import plain
+from tests.support.waiting import WAIT_SECONDS
 
 GroupBy = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from hdfsstore import Checkpoint
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.driver.query import StatefulQuery
-from tests.spark.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 SCHEMA = "user string, n long, seconds long"
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -18,6 +17,7 @@ from hdfsstore.fs import calls as module
 from hdfsstore.fs import threads
 from hdfsstore.fs.calls import Calls, Progress
 from hdfsstore.fs.request_metrics import RequestMetrics, counted_in
+from tests.support.waiting import wait_until
 
 # Long enough that nothing of a test that passes ends by it.
 NEVER = 600.0
@@ -192,10 +192,7 @@ def test_nothing_is_written_under_a_name_before_an_abandoned_write_has_ended(
     with calls.writing("/g"):
         assert make().call("rename", "/g.tmp", Server().answer, repeatable=False, on_thread=True) == "answer"
     server.thaw.set()
-    end = time.monotonic() + 60
-    while module._hanging.number(calls._identity):
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    wait_until(lambda: not module._hanging.number(calls._identity))
     with calls.writing("/f"):
         assert make().call("rename", "/f.tmp", server.answer, repeatable=False, on_thread=True) == "answer"
 

@@ -13,4 +13,4 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT_SECONDS
     while not is_so():
         assert time.monotonic() < until, "what was waited for did not happen"
-        time.sleep(0.02)
+        time.sleep(0.005)
