@@ -37,7 +37,7 @@ class Checkpoint:
     anew each time.
 
     Args:
-        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
+        location: a URI, a local path, or (pyarrow.fs.FileSystem, path).
         num_threads: how many partitions are read at the same time; the number of processors by default.
         max_record_bytes: a key or value of a state file that declares more bytes than this counts as damage.
 
@@ -61,8 +61,8 @@ class Checkpoint:
         return f"Checkpoint({self.path!r})"
 
     @property
-    def filesystem(self) -> FileManager:
-        """The filesystem that `path` is on."""
+    def file_manager(self) -> FileManager:
+        """Lists and reads the files where `path` is."""
         return self._fs
 
     @cached_property

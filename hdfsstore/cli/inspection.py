@@ -155,7 +155,7 @@ def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int
     folders = [store.partition_path(partition_id)]
     sizes: list[int] = []
     while folders:
-        for info in checkpoint.filesystem.list_folder(folders.pop()):
+        for info in checkpoint.file_manager.list_folder(folders.pop()):
             if info.is_file and not info.base_name.startswith("."):
                 sizes.append(info.size)
             elif info.base_name in ROCKSDB_FOLDERS:

@@ -212,4 +212,4 @@ def _place(fs: FileSystem) -> str:
         arguments = fs.__reduce__()[1]
         options = next((each for each in arguments if isinstance(each, dict)), {})
     places = (str(options[key]) for key in _PLACES if options.get(key))
-    return ":".join(place.rpartition("@")[2] for place in places)
+    return ":".join(place.rpartition("://")[2].rpartition("@")[2] for place in places)

@@ -15,6 +15,7 @@ from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.fs.redaction import scrubbed, shown
 
 log = logging.getLogger("hdfsstore.fs")
 
@@ -42,15 +43,29 @@ def resolve(location: Location) -> tuple[FileManager, str]:
     if not isinstance(location, str) or not _SCHEME.match(text):
         return LocalFileManager(), _trimmed(Path(text).absolute().as_posix())
     try:
-        fs, path = _from_uri(text)
+        return _manager(*_from_uri(text))
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise StateStoreError(
-            f"pyarrow cannot open this URI: {error}",
-            text,
-            remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
-            "or a pair (pyarrow.fs.FileSystem, path)",
-        ) from error
-    return _manager(fs, path)
+        why = scrubbed(str(error), text)
+    # Not raised in the handler: the error there has the whole URI in its text.
+    raise StateStoreError(
+        f"pyarrow cannot open this URI: {why}",
+        shown(text),
+        remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
+        "or a pair (pyarrow.fs.FileSystem, path)",
+    )
+
+
+def place_of(fs: FileManager, path: str) -> str:
+    """A path and the storage that it is on, equal for the same place, and without credentials: for files and logs."""
+    return f"{fs.identity}{'' if path.startswith('/') else '/'}{path}"
+
+
+def shown_location(location: Location) -> str:
+    """The location as messages may show it."""
+    if not isinstance(location, tuple):
+        return shown(os.fspath(location))
+    fs, path = location
+    return place_of(fs, path) if isinstance(fs, FileManager) else f"{kind_of(fs)}:{path}"
 
 
 def _manager(fs: FileSystem, path: str) -> tuple[FileManager, str]:

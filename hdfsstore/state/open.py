@@ -45,7 +45,7 @@ def open_provider(
         SchemaMismatchError: a schema is not one of a struct, num_cols_prefix_key is given without a key schema, or the
             column at timeout_offset holds no longs.
         UnsupportedProviderError: the backend has no such index.
-        StateStoreError: pyarrow cannot open checkpoint_root.
+        StateStoreError: checkpoint_root cannot be opened.
     """
     if backend not in BACKENDS:
         raise ValueError(f"there is no backend {backend!r}: it is one of {', '.join(BACKENDS)}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hdfsstore.fs.location import Location, shown_location
+
 DEFAULT_STORE_NAME = "default"
 
 
@@ -12,13 +14,14 @@ class StateStoreId:
     """One partition of one store of a stateful operator.
 
     Attributes:
-        checkpoint_root: `<checkpoint>/state`, as a URI that pyarrow.fs.FileSystem.from_uri opens or a local path.
+        checkpoint_root: `<checkpoint>/state`, as hdfsstore.Checkpoint takes a location. Credentials in it are not
+            shown.
         operator_id: number of the stateful operator in the query.
         partition_id: number of the shuffle partition.
         store_name: `default`, or the name of one of several stores that an operator keeps (stream-stream joins).
     """
 
-    checkpoint_root: str
+    checkpoint_root: Location
     operator_id: int
     partition_id: int
     store_name: str = DEFAULT_STORE_NAME
@@ -28,3 +31,11 @@ class StateStoreId:
         """The store's folder below the checkpoint's root; the default store lies in the partition's own."""
         folder = f"{self.operator_id}/{self.partition_id}"
         return folder if self.store_name == DEFAULT_STORE_NAME else f"{folder}/{self.store_name}"
+
+    def __repr__(self) -> str:
+        root = shown_location(self.checkpoint_root)
+        return f"StateStoreId({root!r}, {self.operator_id}, {self.partition_id}, {self.store_name!r})"
+
+    def __hash__(self) -> int:
+        # A pyarrow.fs.FileSystem has no hash.
+        return hash((shown_location(self.checkpoint_root), self.operator_id, self.partition_id, self.store_name))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.errors import UnsupportedQueryError
 from hdfsstore.fs.local_files import LocalFileManager
-from hdfsstore.fs.location import resolve
+from hdfsstore.fs.location import place_of, resolve
 
 _JOB_GROUP = "spark.jobGroup.id"
 # Exceptions that the JVM throws in a waiting thread that is interrupted (StreamExecution.IO_EXCEPTION_NAMES).
@@ -26,7 +26,7 @@ _INTERRUPTIONS = (
     "java.nio.channels.ClosedByInterruptException",
 )
 
-# One lock per checkpoint, by its filesystem and real path, for as long as a start holds it.
+# One lock per checkpoint, by its real place, for as long as a start holds it.
 _starts: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _starts_lock = threading.Lock()
 
@@ -50,7 +50,7 @@ def only_start(checkpoint: str) -> Iterator[None]:
         checkpoint: the query's checkpointLocation, as hdfsstore opens it.
     """
     fs, path = resolve(checkpoint)
-    place = fs.identity + (os.path.realpath(path) if isinstance(fs, LocalFileManager) else path)
+    place = place_of(fs, os.path.realpath(path) if isinstance(fs, LocalFileManager) else path)
     with _starts_lock:
         lock = _starts.setdefault(place, threading.Lock())
     with lock:

@@ -82,7 +82,7 @@ def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, ups
     fs, path = resolve(checkpoint)
     operator = _found(fs, path, wanted, upstream)
     if operator is not None:
-        _Migration(fs, checkpoint, path, wanted, conf, operator).run()
+        _Migration(fs, path, wanted, conf, operator).run()
 
 
 @remedied(_PUT_BACK)
@@ -94,7 +94,7 @@ def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreC
     fs, path = resolve(checkpoint)
     operator = _found(fs, path, wanted, upstream)
     if operator is not None:
-        _Migration(fs, checkpoint, path, wanted, conf, operator).look()
+        _Migration(fs, path, wanted, conf, operator).look()
 
 
 def _found(fs: FileManager, path: str, wanted: StateDescription, upstream: Sequence[str]) -> Operator | None:
@@ -188,7 +188,6 @@ class _Migration:
     """The steps of a migration from one operator of Spark."""
 
     fs: FileManager
-    checkpoint: str
     path: str
     wanted: StateDescription
     conf: StateStoreConf
@@ -242,7 +241,7 @@ class _Migration:
 
     @property
     def _theirs(self) -> str:
-        return f"{self.checkpoint}/state"
+        return f"{self.path}/state"
 
     @property
     def _kept(self) -> str:

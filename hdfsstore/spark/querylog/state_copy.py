@@ -47,8 +47,9 @@ def copy_state(
     """Copies the operator's state in `theirs` to our stores in `ours`.
 
     Args:
-        theirs: `<checkpoint>/state`, as a URI or a local path.
-        fs, ours: `<checkpoint>/hdfsstore/state`.
+        theirs: `<checkpoint>/state`.
+        fs: of both.
+        ours: `<checkpoint>/hdfsstore/state`.
         unique_ids: the unique id of Spark's version, by partition; None if the version has no id.
         schemas: of keys and values.
         spark_conf: the confs that Spark's query has pinned. They say how to read the files.
@@ -73,9 +74,9 @@ def copy_state(
         )
 
         def copy(partition_id: int, unique_id: str | None) -> str | None:
-            store_id = StateStoreId(theirs, OPERATOR_ID, partition_id)
+            store_id = StateStoreId((fs, theirs), OPERATOR_ID, partition_id)
             new: VersionId = (version, str(uuid.uuid4()) if conf.checkpoint_format_version > 1 else None)
-            folder = f"{ours}/{StateStoreId(ours, OPERATOR_ID, partition_id).relative_folder}"
+            folder = f"{ours}/{StateStoreId((fs, ours), OPERATOR_ID, partition_id).relative_folder}"
             with (
                 open_provider(store_id, backend, reading, *schemas) as provider,
                 provider.get_read_store(version, unique_id) as store,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.location import resolve
+from hdfsstore.fs.location import place_of, resolve
 from hdfsstore.fs.reading import read_file
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
@@ -77,7 +78,9 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         indexes = indexes_of(schema)
         reader = StoreReader(fs, folder, file_format, indexes)
         cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
-        images = VersionImages(cache.store(store_id, indexes), reader, partial(query_id_of, fs, root), counts)
+        # For files: two endpoints share no image, and a new key keeps them.
+        place = replace(store_id, checkpoint_root=place_of(fs, root))
+        images = VersionImages(cache.store(place, indexes), reader, partial(query_id_of, fs, root), counts)
         commit_images = CommitImages(images, indexes, conf, versions.lineages, metrics)
         loader = HdfsLoader(reader, versions, images, counts, shared_across_workers=shared_across_workers)
         committer = HdfsCommitter(

@@ -72,6 +72,8 @@ class ImageCache:
         """The images of one store. They count as used until it is closed.
 
         Args:
+            store_id: with the place of the checkpoint's files (hdfsstore.fs.location.place_of) as its root, because
+                it is written into the files here.
             indexes: of the images; an image without them is not used.
         """
         return StoreImages(self, store_id, indexes or no_indexes())

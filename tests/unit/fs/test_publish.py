@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.arrow_files import ArrowFileManager
@@ -26,50 +26,15 @@ from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
+from tests.support.fsspec_folder import Folder
 
 LOCAL = LocalFileManager()
 SIDES = (".f.crc", "f.crc", ".f.crc.crc")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 
-class Folder:
-    """A local folder by fsspec's methods, renaming as HDFS does: over a file only where that is asked for."""
-
-    def __init__(self, root: Path, protocol: str = "hdfs", *, can_replace: bool = True) -> None:
-        self.root = root
-        self.protocol = protocol
-        self.can_replace = can_replace
-        self.written: list[str] = []
-
-    def _local(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
-
-    def info(self, path: str) -> dict[str, object]:
-        local = self._local(path)
-        kind = "directory" if local.is_dir() else "file"
-        return {"name": path, "size": local.stat().st_size, "type": kind}
-
-    def exists(self, path: str) -> bool:
-        return self._local(path).exists()
-
-    def mkdir(self, path: str, create_parents: bool) -> None:
-        self._local(path).mkdir(parents=create_parents, exist_ok=True)
-
-    def open(self, path: str, mode: str) -> object:
-        self.written.append(path)
-        return self._local(path).open(mode)
-
-    def rm(self, path: str) -> None:
-        self._local(path).unlink()
-
-    def mv(self, source: str, target: str, overwrite: bool = False, **_: object) -> None:
-        if self.exists(target) and not (overwrite and self.can_replace):
-            raise OSError("rename failed")
-        self._local(source).rename(self._local(target))
-
-
-def on(fs: object) -> ArrowFileManager:
-    return ArrowFileManager(PyFileSystem(FSSpecHandler(fs)))
+def on(folder: Folder) -> ArrowFileManager:
+    return ArrowFileManager(folder.filesystem)
 
 
 @pytest.fixture(params=["local", "subtree", "fsspec-local", "hdfs-native", "libhdfs", "unknown", "s3"])
@@ -79,7 +44,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileManager, 
     fs = {
         "local": lambda: (LOCAL, folder),
         "subtree": lambda: resolve((SubTreeFileSystem(str(tmp_path.parent), LocalFileSystem()), tmp_path.name)),
-        "fsspec-local": lambda: resolve((PyFileSystem(FSSpecHandler(Folder(Path("/"), "file"))), folder)),
+        "fsspec-local": lambda: resolve((Folder(Path("/"), "file").filesystem, folder)),
         "hdfs-native": lambda: (on(Folder(tmp_path)), ""),
         "libhdfs": lambda: (on(Folder(tmp_path, can_replace=False)), ""),
         "unknown": lambda: (on(Folder(tmp_path, "sftp")), ""),
