@@ -12,33 +12,6 @@ CLIENT_NAMES: Final[tuple[ClientName, ...]] = get_args(ClientName)
 
 DEFAULT_TIMEOUT_S: Final = 120.0
 
-# What hdfs-native looks at. A name that ends with a point has a nameservice or more behind it.
-NATIVE_KEYS: Final = (
-    "dfs.client.block.write.replace-datanode-on-failure.best-effort",
-    "dfs.client.block.write.replace-datanode-on-failure.enable",
-    "dfs.client.block.write.replace-datanode-on-failure.policy",
-    "dfs.client.failover.max.attempts",
-    "dfs.client.failover.proxy.provider.",
-    "dfs.client.failover.random.order",
-    "dfs.client.failover.random.order.",
-    "dfs.client.failover.resolve-needed.",
-    "dfs.client.failover.resolver.useFQDN.",
-    "dfs.client.failover.sleep.base.millis",
-    "dfs.client.failover.sleep.max.millis",
-    "dfs.client.socket-timeout",
-    "dfs.client.use.datanode.hostname",
-    "dfs.data.transfer.protection",
-    "dfs.ha.namenodes.",
-    "dfs.namenode.rpc-address.",
-    "hadoop.security.authentication",
-    "hadoop.security.key.provider.path",
-)
-
-
-def is_native_key(key: str) -> bool:
-    """hdfs-native honours this Hadoop setting."""
-    return key in NATIVE_KEYS or any(key.startswith(prefix) for prefix in NATIVE_KEYS if prefix.endswith("."))
-
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
@@ -48,7 +21,7 @@ class HdfsSettings:
         authority: a nameservice of `conf`, or host:port of the NameNode.
         conf: Hadoop's settings (core-site.xml, hdfs-site.xml) that count for the client. They hold no credentials, but
             names of hosts, and a repr does not show them.
-        client: the one to use; None: libhdfs where it can be loaded, else hdfs-native.
+        client: the one to use; None: choose_client.py finds one.
         user: the user that HDFS without Kerberos sees; None: HADOOP_USER_NAME, or the user of the process.
         timeout_s: `hdfsstore.fs.timeout` in seconds. No call lasts longer.
     """

@@ -9,7 +9,8 @@ import pytest
 
 from hdfsstore.errors import UnsupportedSettingError
 from hdfsstore.fs import not_honoured
-from hdfsstore.fs.hdfs.settings import NATIVE_KEYS, HdfsSettings
+from hdfsstore.fs.hdfs.native_conf import NATIVE_KEYS
+from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 
 HA = {

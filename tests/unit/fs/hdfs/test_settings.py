@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
-from hdfsstore.fs.hdfs.settings import HdfsSettings, is_native_key
+from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 
 def test_equal_settings_are_equal_in_any_order_and_travel() -> None:
@@ -20,19 +18,3 @@ def test_equal_settings_are_equal_in_any_order_and_travel() -> None:
 
 def test_a_repr_does_not_show_the_settings_of_hadoop() -> None:
     assert "hunter2" not in repr(HdfsSettings.of("ns", {"some.password": "hunter2"}))
-
-
-@pytest.mark.parametrize(
-    ("key", "native"),
-    [
-        ("dfs.client.socket-timeout", True),
-        ("dfs.client.socket-timeout.x", False),
-        ("dfs.ha.namenodes.ns1", True),
-        ("dfs.namenode.rpc-address.ns1.nn2", True),
-        ("dfs.client.failover.proxy.provider.ns1", True),
-        ("dfs.replication", False),
-        ("dfs.encrypt.data.transfer", False),
-    ],
-)
-def test_keys_that_hdfs_native_honours(key: str, native: bool) -> None:
-    assert is_native_key(key) is native

@@ -1,0 +1,326 @@
+"""The files of one HDFS.
+
+create, replace         .<name>.<uuid>.tmp in the same folder, then a rename: neither client can take back a file
+                        that is half written, so only the rename counts
+a rename without        it is made again. If the temporary name is gone then, the first one was carried out:
+an answer               nothing else takes that name away
+create                  the rename does not overwrite: one of any number of racers wins
+read                    all ranges by the blocks that the file had when it was opened. If they can no longer be
+                        read, the file is opened anew if it is still the same by length and time
+a dead writer           leaves a file .<name>.<uuid>.tmp, which may be under construction. It can be deleted
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyarrow.fs import FileInfo, FileType
+
+from hdfsstore.errors import FileChangedError, FileSystemTimeoutError, StateStoreError
+from hdfsstore.fs.calls import Calls
+from hdfsstore.fs.hdfs.choose_client import choose
+from hdfsstore.fs.hdfs.client import HdfsClient, HdfsError, ReadableFile, WritableFile
+from hdfsstore.fs.hdfs.per_process import PerProcess
+from hdfsstore.fs.range_reader import BLOCK, RangeReader
+from hdfsstore.fs.request_metrics import RequestMetrics
+from hdfsstore.fs.temporary_names import temporary_path
+from hdfsstore.fs.typed_errors import Undeleted
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from hdfsstore.fs.hdfs.settings import HdfsSettings
+
+T = TypeVar("T")
+
+log = logging.getLogger("hdfsstore.fs.hdfs")
+
+# So many bytes are sent by one call. A file of at most so many is sent again if that has failed.
+_CHUNK = 8 << 20
+_RIGHTS = "Grant the user of this process the rights, or act as another user (HADOOP_USER_NAME without Kerberos)"
+_LOGIN = "Log in (kinit), or see that HADOOP_TOKEN_FILE_LOCATION names a file with a token that is still valid"
+_REMEDIES = {
+    "AccessControlException": _RIGHTS,
+    "AuthorizationException": _RIGHTS,
+    "GSSAPIError": _LOGIN,
+    "InvalidToken": _LOGIN,
+    "NoSASLMechanism": _LOGIN,
+    "SASLError": _LOGIN,
+    "SaslException": _LOGIN,
+    "DSQuotaExceededException": "Delete files there, or let an administrator raise the quota of space",
+    "NSQuotaExceededException": "Delete files there, or let an administrator raise the quota of names",
+    "QuotaByStorageTypeExceededException": "Delete files there, or let an administrator raise the quota",
+    "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
+}
+_UP = "Check that the NameNode and the DataNodes are up and can be reached from here"
+_OTHER = "Check what is at this path in HDFS, and what the log of the NameNode says"
+_KMS = "KMS"
+_KMS_REMEDY = "The file is in an encryption zone: see that hadoop.security.key.provider.path names its key server"
+
+
+class HdfsFileManager:
+    """A FileManager. Paths are absolute. It may be used in forked children: each process has a client of its own."""
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        chosen = choose(settings)
+        self.identity = settings.url
+        self.promises = chosen.promises
+        self.client_name = chosen.name
+        self.requests = RequestMetrics()
+        self._clients = PerProcess(chosen.make)
+        self._calls = Calls(settings.timeout_s, self.requests, _may_pass, identity=self.identity)
+
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        try:
+            infos = self._call("list", folder, lambda client: client.list_folder(folder))
+        except FileNotFoundError:
+            return []
+        return sorted(infos, key=lambda info: info.base_name)
+
+    def file_infos(self, paths: Sequence[str]) -> list[FileInfo]:
+        return [self._info(path) for path in paths]
+
+    def open_file(self, path: str, size: int | None = None) -> RangeReader:
+        if size is None or size <= BLOCK:
+            file, first = self._call("open", path, partial(_open, path=path))
+            if len(first) == file.size:
+                self.requests.read(file.size)
+                return RangeReader(first, file.size, file.read_range, path=path)
+        info = self._info(path)  # of the file that is opened next, or of an older one
+        file, _ = self._call("open", path, partial(_open, path=path))
+        return RangeReader(b"", file.size, _Ranges(self._call, self.requests, path, file, info).read, path=path)
+
+    def create(self, path: str, content: Iterable[Buffer]) -> None:
+        self._publish(path, content, overwrite=False)
+
+    def replace(self, path: str, content: Iterable[Buffer]) -> None:
+        self._publish(path, content, overwrite=True)
+
+    def write_unique(self, path: str, content: Iterable[Buffer]) -> None:
+        self._publish(path, content, overwrite=True)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        undeleted = Undeleted()
+        for path in paths:
+            try:
+                self._untyped_call("delete", path, partial(_delete, path=path))
+            except HdfsError as error:  # a timeout ends it: each further file would take as long
+                undeleted.add(path, error)
+        undeleted.check()
+
+    def now_ns(self, folder: str) -> int:
+        return self._call("clock", folder, lambda client: _clock(client, folder))
+
+    def _info(self, path: str) -> FileInfo:
+        try:
+            return self._call("info", path, lambda client: client.info(path))
+        except FileNotFoundError:
+            return FileInfo(path, type=FileType.NotFound)
+
+    def _publish(self, path: str, content: Iterable[Buffer], *, overwrite: bool) -> None:
+        temporary = self._write(path, content)
+        try:
+            with self._calls.writing(path):
+                self._call("rename", path, _Rename(temporary, path, overwrite=overwrite))
+        except FileNotFoundError as error:
+            raise StateStoreError(
+                f"the file was written as {temporary}, which somebody has deleted",
+                path,
+                remedy="See that nothing else deletes files there that are being written",
+            ) from error
+        except FileSystemTimeoutError:
+            raise  # the rename may still be carried out
+        except BaseException:
+            self._try_to_delete(temporary)
+            raise
+
+    def _write(self, path: str, content: Iterable[Buffer]) -> str:
+        """Writes a file under a temporary name, which it returns."""
+        chunks = _chunks(content)
+        first, second = next(chunks, b""), next(chunks, None)
+        if second is not None:
+            return self._write_long(path, chain((first, second), chunks))
+        temporary = self._call("write", path, lambda client: _write_small(client, path, first))
+        self.requests.written(len(first))
+        return temporary
+
+    def _write_long(self, path: str, chunks: Iterable[bytes]) -> str:
+        temporary, file = self._call("create", path, lambda client: _create(client, path))
+        try:
+            for chunk in chunks:
+                self._call("write", path, partial(_append, file, chunk), repeatable=False)
+                self.requests.written(len(chunk))
+            self._call("close", path, lambda _: file.close(), repeatable=False)
+        except FileSystemTimeoutError:
+            raise
+        except BaseException:
+            self._try_to_delete(temporary)
+            raise
+        return temporary
+
+    def _try_to_delete(self, temporary: str) -> None:
+        """Cleans up after an error without hiding that error. Maintenance deletes a file that stays."""
+        try:
+            self._call("delete", temporary, partial(_delete, path=temporary), repeatable=False)
+        except StateStoreError as error:
+            log.warning("%s is left behind: %s", temporary, error)
+
+    def _call(self, kind: str, path: str, work: Callable[[HdfsClient], T], *, repeatable: bool = True) -> T:
+        try:
+            return self._untyped_call(kind, path, work, repeatable=repeatable)
+        except HdfsError as error:
+            raise _typed(path, error) from error
+
+    def _untyped_call(self, kind: str, path: str, work: Callable[[HdfsClient], T], *, repeatable: bool = True) -> T:
+        begun: list[HdfsClient] = []
+
+        def run() -> T:
+            begun.append(client := self._clients.get())
+            try:
+                return work(client)
+            finally:
+                begun.clear()
+
+        try:
+            return self._calls.call(kind, path, run, repeatable=repeatable, on_thread=True)
+        except FileSystemTimeoutError:
+            for client in list(begun):  # it hangs, maybe on a connection that is dead
+                self._clients.forget(client)
+            raise
+
+
+class _Rename:
+    """A rename that may be tried again."""
+
+    def __init__(self, temporary: str, path: str, *, overwrite: bool) -> None:
+        self._temporary = temporary
+        self._path = path
+        self._overwrite = overwrite
+        self._unanswered = False
+
+    def __call__(self, client: HdfsClient) -> None:
+        try:
+            client.rename(self._temporary, self._path, overwrite=self._overwrite)
+        except FileNotFoundError:
+            if not self._unanswered:
+                raise
+            log.debug("%s: the rename was carried out, though its answer was lost", self._path)
+        except HdfsError:
+            self._unanswered = True
+            raise
+
+
+class _Ranges:
+    """Reads ranges of one version of a file.
+
+    Args:
+        info: of the file when it was opened, or before.
+    """
+
+    def __init__(self, call: Any, requests: RequestMetrics, path: str, file: ReadableFile, info: FileInfo) -> None:
+        self._call = call
+        self._requests = requests
+        self._path = path
+        self._file = file
+        self._info = info
+
+    def read(self, offset: int, size: int) -> Buffer:
+        content: Buffer = self._call("read", self._path, lambda client: self._read(client, offset, size))
+        self._requests.read(size)
+        return content
+
+    def _read(self, client: HdfsClient, offset: int, size: int) -> Buffer:
+        file = self._file
+        try:
+            return file.read_range(offset, size)
+        except HdfsError:
+            self._file = self._opened_anew(client)
+            raise
+
+    def _opened_anew(self, client: HdfsClient) -> ReadableFile:
+        try:
+            now = client.info(self._path)
+            file = client.open(self._path)
+        except FileNotFoundError:
+            raise self._changed() from None
+        then = self._info
+        if (now.size, now.mtime_ns, file.size) != (then.size, then.mtime_ns, then.size):
+            raise self._changed()
+        return file
+
+    def _changed(self) -> FileChangedError:
+        return FileChangedError("the file was replaced or deleted while it was read", self._path, remedy="Read it anew")
+
+
+def _open(client: HdfsClient, path: str) -> tuple[ReadableFile, bytes]:
+    """Opens a file, and reads it if it is small."""
+    file = client.open(path)
+    return file, bytes(file.read_range(0, file.size)) if 0 < file.size <= BLOCK else b""
+
+
+def _write_small(client: HdfsClient, path: str, content: bytes) -> str:
+    temporary, file = _create(client, path)
+    try:
+        if content:
+            file.write(content)
+        file.close()
+    except HdfsError as error:
+        if not error.may_pass:
+            client.delete(temporary)
+        raise
+    except FileNotFoundError as error:
+        raise HdfsError("FileNotFound", str(error), may_pass=False) from error
+    return temporary
+
+
+def _append(file: WritableFile, chunk: bytes, _: HdfsClient) -> None:
+    file.write(chunk)
+
+
+def _delete(client: HdfsClient, path: str) -> None:
+    client.delete(path)
+
+
+def _create(client: HdfsClient, path: str) -> tuple[str, WritableFile]:
+    temporary = temporary_path(path)
+    try:
+        return temporary, client.create(temporary)
+    except (FileExistsError, FileNotFoundError) as error:  # neither is about `path`
+        raise HdfsError(type(error).__name__, str(error), may_pass=False) from error
+
+
+def _clock(client: HdfsClient, folder: str) -> int:
+    temporary = _write_small(client, f"{folder}/clock", b"")
+    now: int = client.info(temporary).mtime_ns
+    client.delete(temporary)
+    return now
+
+
+def _chunks(content: Iterable[Buffer]) -> Iterator[bytes]:
+    """Joins pieces to bytes, which hdfs-native takes many times faster than other buffers."""
+    pieces: list[memoryview] = []
+    size = 0
+    for piece in content:
+        rest = memoryview(piece).cast("B")
+        while size + len(rest) > _CHUNK:
+            pieces.append(rest[: _CHUNK - size])
+            rest = rest[_CHUNK - size :]
+            yield b"".join(pieces)
+            pieces, size = [], 0
+        pieces.append(rest)
+        size += len(rest)
+    if size:
+        yield b"".join(pieces)
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, HdfsError) and error.may_pass
+
+
+def _typed(path: str, error: HdfsError) -> StateStoreError:
+    remedy = _KMS_REMEDY if _KMS in str(error) else _REMEDIES.get(error.kind, _UP if error.may_pass else _OTHER)
+    return StateStoreError(f"HDFS has failed: {error}", path, remedy=remedy)

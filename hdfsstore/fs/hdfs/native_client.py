@@ -1,0 +1,164 @@
+"""hdfs-native: a client of HDFS in Rust, which needs neither a JVM nor Hadoop.
+
+What it does on its own accord, and what is done about it here:
+
+    its threads do not survive a fork, and a client       one client per process; none is ever dropped
+    that is dropped in a child waits for them for ever
+    a read past the end of a file panics                  HdfsFileManager asks for ranges inside the file
+    a file that is given up is closed when it is          its finalizer is told that it is closed
+    collected, after an error with 15 s of retries
+    settings that it does not look at                     native_conf.py
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from pyarrow.fs import FileInfo, FileType
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.native_conf import check, client_conf, file_options
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+
+try:
+    import hdfs_native
+except ImportError as error:
+    raise StateStoreError(
+        f"HDFS needs the package hdfs-native, which cannot be imported: {error}",
+        remedy="Install it: pip install 'hdfsstore[hdfs]'",
+    ) from error
+
+# How hdfs-native shows an error of its own: Kind("message") or Kind("class", "message"), escaped as in Rust.
+_SHOWN = re.compile(r'(?P<kind>\w+)(?:\((?:"(?P<class>[\w.$]+)", )?"?(?P<message>.*?)"?\)?)?', re.DOTALL)
+_MAY_PASS = {
+    "BlocksNotFound",
+    "ChecksumError",
+    "DataTransferError",
+    "NotReplicatedYetException",
+    "ObserverRetryOnActiveException",
+    "RetriableException",
+    "SafeModeException",
+    "StandbyException",
+}
+# All DataNodes are lost for the moment, or full.
+_NO_DATANODE = "could only be "
+
+
+class NativeClient:
+    """An HdfsClient. It is used in the process that has made it."""
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        check(settings)
+        conf = dict(settings.conf)
+        replication, block_size, permission = file_options(conf)
+        self._options = hdfs_native.WriteOptions(block_size, replication, permission, False, True)
+        # /dev/null: what HADOOP_CONF_DIR says is in the settings already, if it counts.
+        with _errors(settings.url):
+            self._client = hdfs_native.Client(settings.url, client_conf(conf), os.devnull)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        with _errors(folder):
+            infos = [_info(status) for status in self._client.list_status(folder)]
+        if len(infos) == 1 and infos[0].path == folder:
+            raise HdfsError("NotADirectory", "this is a file, and not a folder", may_pass=False)
+        return infos
+
+    def info(self, path: str) -> FileInfo:
+        with _errors(path):
+            return _info(self._client.get_file_info(path))
+
+    def open(self, path: str) -> NativeReadableFile:
+        with _errors(path):
+            return NativeReadableFile(self._client.read(path), path)
+
+    def create(self, path: str) -> NativeWritableFile:
+        with _errors(path):
+            return NativeWritableFile(self._client.create(path, self._options), path)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        with _errors(target):
+            self._client.rename(source, target, overwrite)
+
+    def delete(self, path: str) -> None:
+        with _errors(path):
+            self._client.delete(path)
+
+
+class NativeReadableFile:
+    """A ReadableFile."""
+
+    def __init__(self, file: hdfs_native.FileReader, path: str) -> None:
+        self._file = file
+        self._path = path
+        self.size = len(file)
+
+    def read_range(self, offset: int, size: int) -> bytes:
+        with _errors(self._path):
+            return self._file.read_range(offset, size)
+
+
+class NativeWritableFile:
+    """A WritableFile."""
+
+    def __init__(self, file: hdfs_native.FileWriter, path: str) -> None:
+        self._file = file
+        self._path = path
+        io.IOBase.close(file)  # nothing is closed by this but the finalizer's eyes, which else calls file.close()
+
+    def write(self, content: bytes) -> None:
+        with _errors(self._path):
+            self._file.write(content)
+
+    def close(self) -> None:
+        with _errors(self._path):
+            self._file.close()
+
+
+def native_name() -> str:
+    """The client and its release, for people."""
+    return f"hdfs-native {version('hdfs-native')}"
+
+
+def _info(status: hdfs_native.FileStatus) -> FileInfo:
+    if status.isdir:
+        return FileInfo(status.path, type=FileType.Directory, mtime_ns=status.modification_time * 1_000_000)
+    return FileInfo(status.path, type=FileType.File, size=status.length, mtime_ns=status.modification_time * 1_000_000)
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    """Gives errors their kinds, without the stack traces of Java that hdfs-native puts into them."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file in HDFS") from None
+    except FileExistsError:
+        raise FileExistsError(f"{path}: there is such a file in HDFS already") from None
+    except OSError as error:
+        raise HdfsError("connection", _first_line(str(error)), may_pass=True) from None
+    except NotImplementedError as error:
+        raise HdfsError("UnsupportedFeature", _first_line(str(error)), may_pass=False) from None
+    except RuntimeError as error:
+        raise _shown(str(error)) from None
+
+
+def _shown(text: str) -> HdfsError:
+    match = _SHOWN.fullmatch(text)
+    if match is None:
+        return HdfsError("hdfs-native", _first_line(text), may_pass=False)
+    kind = (match["class"] or match["kind"]).rpartition(".")[2]
+    message = _first_line((match["message"] or "").replace("\\n", "\n").replace('\\"', '"'))
+    return HdfsError(kind, message, may_pass=kind in _MAY_PASS or _NO_DATANODE in message)
+
+
+def _first_line(text: str) -> str:
+    """Without the stack trace of Java, or the lists of DataNodes in all their details."""
+    return text.partition("\n")[0].partition(": [")[0].strip()

@@ -1,0 +1,130 @@
+"""What becomes of Hadoop's settings where hdfs-native is the client.
+
+what                                            becomes
+the keys of NATIVE_KEYS                         given to hdfs-native
+dfs.replication, dfs.blocksize,                 given to each create: hdfs-native does not look at them
+fs.permissions.umask-mode
+retries and timeouts, unless somebody has set   short: HdfsFileManager tries again itself
+others than Hadoop's defaults
+who protects the connections, and how they are  refused by name
+made, by classes or servers of the user
+the user                                        that of HADOOP_USER_NAME: another one is refused
+any other key                                   has no meaning outside a JVM
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from hdfsstore.errors import UnsupportedSettingError
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+
+# A name that ends with a point has a nameservice or more behind it.
+NATIVE_KEYS: Final = (
+    "dfs.client.block.write.replace-datanode-on-failure.best-effort",
+    "dfs.client.block.write.replace-datanode-on-failure.enable",
+    "dfs.client.block.write.replace-datanode-on-failure.policy",
+    "dfs.client.failover.max.attempts",
+    "dfs.client.failover.proxy.provider.",
+    "dfs.client.failover.random.order.",
+    "dfs.client.failover.resolve-needed.",
+    "dfs.client.failover.resolver.useFQDN.",
+    "dfs.client.failover.sleep.base.millis",
+    "dfs.client.failover.sleep.max.millis",
+    "dfs.client.socket-timeout",
+    "dfs.client.use.datanode.hostname",
+    "dfs.data.transfer.protection",
+    "dfs.ha.namenodes.",
+    "dfs.namenode.rpc-address.",
+    "hadoop.security.authentication",
+    "hadoop.security.key.provider.path",
+)
+# By key: Hadoop's default, which Spark's configuration has even if nobody has set it, and ours.
+_DEFAULTS = {
+    "dfs.client.failover.max.attempts": ("15", "3"),
+    "dfs.client.failover.sleep.base.millis": ("500", "50"),
+    "dfs.client.failover.sleep.max.millis": ("15000", "200"),
+    "dfs.client.socket-timeout": ("60000", "20000"),
+}
+# By key: the values that ask for nothing.
+_REFUSED = {
+    "dfs.data.transfer.saslproperties.resolver.class": (),
+    "dfs.trustedchannel.resolver.class": ("org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver",),
+    "hadoop.rpc.socket.factory.class.default": ("org.apache.hadoop.net.StandardSocketFactory",),
+    "hadoop.rpc.socket.factory.class.ClientProtocol": ("org.apache.hadoop.net.StandardSocketFactory",),
+    "hadoop.security.saslproperties.resolver.class": ("org.apache.hadoop.security.SaslPropertiesResolver",),
+    "hadoop.socks.server": (),
+}
+_SIZE = re.compile(r"(\d+)([kmgtpe]?)", re.IGNORECASE)
+_DEFAULT_UMASK = "022"
+
+
+def is_native_key(key: str) -> bool:
+    """hdfs-native looks at this setting of Hadoop."""
+    return key in NATIVE_KEYS or any(key.startswith(prefix) for prefix in NATIVE_KEYS if prefix.endswith("."))
+
+
+def check(settings: HdfsSettings) -> None:
+    """Refuses what hdfs-native would pass over, though it is about security.
+
+    Raises:
+        UnsupportedSettingError: it names the setting.
+    """
+    if settings.user is not None and os.environ.get("HADOOP_USER_NAME") != settings.user:
+        raise UnsupportedSettingError(
+            f"hdfs-native cannot act as the user {settings.user} of the settings",
+            settings.url,
+            remedy="Set HADOOP_USER_NAME in the environment of the process, or leave the user out",
+        )
+    for key, value in settings.conf:
+        if key in _REFUSED and value not in _REFUSED[key]:
+            raise UnsupportedSettingError(
+                f"hdfs-native cannot honour {key}",
+                settings.url,
+                remedy="Remove the setting for this work, or use libhdfs (docs/hdfs.md)",
+            )
+
+
+def client_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of hdfs-native."""
+    known = {key: value for key, value in conf.items() if is_native_key(key)}
+    for key, (hadoop, ours) in _DEFAULTS.items():
+        if known.get(key, hadoop) == hadoop:
+            known[key] = ours
+    return known
+
+
+def file_options(conf: Mapping[str, str]) -> tuple[int | None, int | None, int]:
+    """Replication and block size of new files (None: what the NameNode says), and their permission.
+
+    Raises:
+        UnsupportedSettingError: a value cannot be understood.
+    """
+    replication = conf.get("dfs.replication")
+    block_size = conf.get("dfs.blocksize")
+    return (
+        None if replication is None else _number("dfs.replication", replication, 10),
+        None if block_size is None else _size("dfs.blocksize", block_size),
+        0o666 & ~_number("fs.permissions.umask-mode", conf.get("fs.permissions.umask-mode", _DEFAULT_UMASK), 8),
+    )
+
+
+def _number(key: str, text: str, base: int) -> int:
+    try:
+        return int(text, base)
+    except ValueError:
+        raise _not_understood(key, "an octal number such as 022" if base == 8 else "a number") from None
+
+
+def _size(key: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise _not_understood(key, "a number of bytes, with k, m or g behind it if need be")
+    return int(match[1]) << 10 * (" kmgtpe".index(match[2].lower() or " "))
+
+
+def _not_understood(key: str, needed: str) -> UnsupportedSettingError:
+    return UnsupportedSettingError(f"the value of {key} is not understood", remedy=f"Give {needed}")

@@ -1,0 +1,69 @@
+"""What becomes of Hadoop's settings where hdfs-native is the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdfsstore.errors import UnsupportedSettingError
+from hdfsstore.fs.hdfs.native_conf import check, client_conf, file_options, is_native_key
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+
+
+@pytest.mark.parametrize(
+    ("key", "native"),
+    [
+        ("dfs.client.socket-timeout", True),
+        ("dfs.client.socket-timeout.x", False),
+        ("dfs.ha.namenodes.ns1", True),
+        ("dfs.namenode.rpc-address.ns1.nn2", True),
+        ("dfs.client.failover.proxy.provider.ns1", True),
+        ("dfs.replication", False),
+    ],
+)
+def test_keys_that_hdfs_native_looks_at(key: str, native: bool) -> None:
+    assert is_native_key(key) is native
+
+
+def test_retries_are_short_unless_somebody_has_set_others() -> None:
+    hadoops = {"dfs.client.failover.max.attempts": "15", "dfs.client.failover.sleep.max.millis": "900"}
+    conf = client_conf({**hadoops, "dfs.bytes-per-checksum": "512"})
+    assert conf["dfs.client.failover.max.attempts"] == "3"
+    assert conf["dfs.client.failover.sleep.max.millis"] == "900"
+    assert conf["dfs.client.socket-timeout"] == "20000"
+    assert "dfs.bytes-per-checksum" not in conf
+
+
+def test_options_of_new_files() -> None:
+    assert file_options({}) == (None, None, 0o644)
+    conf = {"dfs.replication": "2", "dfs.blocksize": "64m", "fs.permissions.umask-mode": "077"}
+    assert file_options(conf) == (2, 64 << 20, 0o600)
+
+
+@pytest.mark.parametrize("key", ["dfs.replication", "dfs.blocksize", "fs.permissions.umask-mode"])
+def test_a_value_that_is_not_understood_is_named_and_not_shown(key: str) -> None:
+    with pytest.raises(UnsupportedSettingError, match=key) as raised:
+        file_options({key: "u=rwx"})
+    assert "rwx" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["hadoop.socks.server", "hadoop.rpc.socket.factory.class.default", "dfs.trustedchannel.resolver.class"],
+)
+def test_a_setting_about_security_that_would_be_passed_over_is_refused(key: str) -> None:
+    with pytest.raises(UnsupportedSettingError, match=key):
+        check(HdfsSettings.of("nn:8020", {key: "somebody"}))
+
+
+def test_defaults_of_hadoop_are_not_refused() -> None:
+    factory = "org.apache.hadoop.net.StandardSocketFactory"
+    check(HdfsSettings.of("nn:8020", {"hadoop.rpc.socket.factory.class.default": factory}))
+
+
+def test_a_user_must_be_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = HdfsSettings.of("nn:8020", {}, user="ann")
+    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+    check(settings)
+    monkeypatch.setenv("HADOOP_USER_NAME", "bob")
+    with pytest.raises(UnsupportedSettingError, match="HADOOP_USER_NAME"):
+        check(settings)
