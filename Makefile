@@ -18,11 +18,13 @@ setup: .venv/installed  ## create .venv and install hdfsstore with all extras in
 demo: setup  ## run a streaming query on a real Spark and open its checkpoint
 	sh tools/with-java.sh $(BIN)/python -m demo
 
-check: setup lint  ## what to run while you edit: lint, types, the unit and contract tests but the slowest, on all cores
-	$(BIN)/python -m pytest -q -p no:benchmark -n logical --dist worksteal -m "not thorough" --hypothesis-profile quick tests/unit tests/contract
+check: setup lint  ## lint, types, and the unit and contract tests but the slowest: for the loop of someone who edits
+	$(BIN)/python -m pytest -q -p no:benchmark -n logical --dist worksteal -m "not thorough" \
+		--hypothesis-profile quick tests/unit tests/contract
 
 test: setup  ## all tests, those with a live Spark and a live MinIO too
-	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" 'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang
+	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" \
+		'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang
 	sh tools/with-java.sh $(BIN)/python -m pytest
 
 test-asan: setup  ## the tests of the compiled modules on a build with AddressSanitizer and UndefinedBehaviorSanitizer
@@ -40,11 +42,12 @@ fuzz: setup  ## damage checkpoint files and codec input for FUZZ_SECONDS (60)
 crash: setup  ## kill a store's writer at each call that writes, 1000 times or for CRASH_SECONDS, and look what is left
 	$(BIN)/python -m tests.faults $(if $(CRASH_SECONDS),--seconds $(CRASH_SECONDS),--kills 1000)
 
-histories: setup  ## run HISTORIES (1000) random histories of attempts, troubles and maintenance of each format against a model
+histories: setup  ## compare HISTORIES (1000) random histories of a store of each format with a model
 	HDFSSTORE_HISTORIES=$(or $(HISTORIES),1000) $(BIN)/python -m pytest tests/unit/state/hdfs/test_state_machine.py
 
-chaos: setup  ## run HISTORIES (500) random histories of stateful queries with faults on live Sparks, or for CHAOS_SECONDS
-	sh tools/with-java.sh $(BIN)/python -m tests.chaos $(if $(CHAOS_SECONDS),--seconds $(CHAOS_SECONDS),--histories $(or $(HISTORIES),500))
+chaos: setup  ## run HISTORIES (500) random histories of queries with faults on Spark, or for CHAOS_SECONDS
+	sh tools/with-java.sh $(BIN)/python -m tests.chaos \
+		$(if $(CHAOS_SECONDS),--seconds $(CHAOS_SECONDS),--histories $(or $(HISTORIES),500))
 
 bench: setup  ## the benchmarks, Spark beside us in the same run
 	sh tools/with-java.sh $(BIN)/python -m pytest bench -o testpaths=bench $(BENCH_ARGS)

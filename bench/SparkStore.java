@@ -65,7 +65,9 @@ public class SparkStore {
     } finally {
       records.close();
     }
-    batches.add(new UnsafeRow[][] {(UnsafeRow[]) keys.toArray(new UnsafeRow[0]), (UnsafeRow[]) values.toArray(new UnsafeRow[0])});
+    UnsafeRow[] keyRows = (UnsafeRow[]) keys.toArray(new UnsafeRow[0]);
+    UnsafeRow[] valueRows = (UnsafeRow[]) values.toArray(new UnsafeRow[0]);
+    batches.add(new UnsafeRow[][] {keyRows, valueRows});
   }
 
   /** Puts every record of a file and commits them as one version. */

@@ -30,7 +30,7 @@ def ours(api: str, *, timeouts: bool = False, num_partitions: int = PARTITIONS, 
     """How to start a query of ours.
 
     Args:
-        timeouts: whether 1 of DUE_OF users is due after two batches of a minute.
+        timeouts: whether 1 of EXPIRED_OF users expires after two batches of a minute.
         local_dir: for the local images, in the place of Spark's folder.
     """
 

@@ -144,7 +144,7 @@ def _work(connection: Connection, batches: list[pa.Table]) -> None:
             begun, cpu_begun = time.perf_counter(), time.process_time()
             side.run()
             connection.send(Taken(time.perf_counter() - begun, time.process_time() - cpu_begun))
-            side.let_go()
+            side.release()
 
 
 class Floor:
@@ -152,7 +152,7 @@ class Floor:
 
     Each run has frames of its own, as a frame keeps what is taken out of it, and gives it faster the second time. The
     garbage collector stays on, but holding the frames costs the function nothing: they are frozen, so that none of its
-    collections looks through them, and each is let go of when it is done, with what it keeps, which would bring about
+    collections looks through them, and each is dropped when it is done, with what it keeps, which would bring about
     twice as many collections as the function does by itself.
     """
 
@@ -174,7 +174,7 @@ class Floor:
             for _ in pandas_sums((user,), iter([frame]), DictState(self._states, user)):
                 pass
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Lets the garbage collector see everything again, for the other sides."""
         gc.unfreeze()
 
@@ -207,6 +207,6 @@ class Engine:
             self._unique_id = store.commit().checkpoint_unique_id
         self._version += 1
 
-    def let_go(self) -> None:
-        """Lets go of the rows."""
+    def release(self) -> None:
+        """Drops the rows."""
         self._call = None

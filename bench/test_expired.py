@@ -1,4 +1,4 @@
-"""What is due: 1,000 of many keys a batch, with 50,000 others updated, at 50,000 and at 5 million keys held."""
+"""Finds 1,000 expired keys a batch, with 50,000 others updated, in states of 50,000 and of 5 million keys."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hdfsstore.codecs.unsafe_row import RowCodec
 
 FEW, MANY = 50_000, 5_000_000
 UPDATED = 50_000  # keys a batch
-DUE = 1_000  # keys a batch
+EXPIRED = 1_000  # keys a batch
 BATCHES = 8
-INDEXED_OFFSET = 16
+TIMEOUT_OFFSET = 16
 FIRST_TIMEOUT = 1_790_000_000_000  # ms
 CHUNK = 100_000
 MAX_RECORD_BYTES = 1 << 20
@@ -35,7 +35,7 @@ Rows = tuple[pa.BinaryArray, pa.BinaryArray]
 
 
 def rows(ids: pa.Array, timeouts: pa.Array) -> Rows:
-    """Keys, and values that are due at these times."""
+    """Keys, and values whose timeouts are these."""
     fields = [pa.field("count", pa.int64()), pa.field("sum", pa.float64())]
     state = pa.StructArray.from_arrays([ids, ids.cast(pa.float64())], fields=fields)
     columns = [state, timeouts]
@@ -43,8 +43,8 @@ def rows(ids: pa.Array, timeouts: pa.Array) -> Rows:
     return store_data.rows(ids)[0], RowCodec(_VALUE).encode(pa.StructArray.from_arrays(columns, fields=names))
 
 
-def held(num_keys: int) -> Iterator[Rows]:
-    """All keys; at each millisecond one of them is due, in no order."""
+def all_rows(num_keys: int) -> Iterator[Rows]:
+    """All keys; at each millisecond one of them expires, in no order."""
     for start in range(0, num_keys, CHUNK):
         ids = pa.array(range(start, min(start + CHUNK, num_keys)), pa.int64())
         spread = pc.multiply(ids, 48_271)
@@ -55,7 +55,7 @@ def held(num_keys: int) -> Iterator[Rows]:
 def image_of(num_keys: int, timeout_offset: int | None) -> Image:
     builder = ImageBuilder(row_checksums=False, timeout_offset=timeout_offset)
     parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=MAX_RECORD_BYTES)
-    for keys, values in held(num_keys):
+    for keys, values in all_rows(num_keys):
         raw = memoryview(encode_records(keys, values)).cast("B")
         parser.parse(raw, len(raw))
         builder.append(raw, parser.keys, parser.values)
@@ -75,7 +75,7 @@ def batches_of(num_keys: int) -> list[Rows]:
 def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
     """All batches on top of the image; seconds of one, by what was done."""
     map_, layer = VersionedMap(image), 0
-    spent = {"get, put, commit": 0.0, "due, remove": 0.0, "next_expiry": 0.0}
+    spent = {"get, put, commit": 0.0, "expired, remove": 0.0, "next_expiry": 0.0}
     for batch, (keys, values) in enumerate(batches):
         transaction = map_.transaction(layer)
         begun = time.perf_counter()
@@ -84,25 +84,25 @@ def run(image: Image, batches: list[Rows], timeouts: bool) -> dict[str, float]:
         updated = time.perf_counter()
         found = 0
         if timeouts:
-            for due, _ in transaction.expired(FIRST_TIMEOUT + DUE * (batch + 1), 10_000):
-                found += transaction.remove_many(due)
+            for expired, _ in transaction.expired(FIRST_TIMEOUT + EXPIRED * (batch + 1), 10_000):
+                found += transaction.remove_many(expired)
             removed = time.perf_counter()
             transaction.next_expiry()
-            spent["due, remove"] += removed - updated
+            spent["expired, remove"] += removed - updated
             spent["next_expiry"] += time.perf_counter() - removed
-            assert found <= DUE
+            assert found <= EXPIRED
         committing = time.perf_counter()
         layer = map_.add(layer, transaction.seal())
         spent["get, put, commit"] += updated - begun + time.perf_counter() - committing
     return {what: seconds / len(batches) for what, seconds in spent.items()}
 
 
-def test_due(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
+def test_expired(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
     few, many = (size // 100 if smoke else size for size in (FEW, MANY))
     plain = image_of(many, None)
     runs = {
-        f"{few:,} keys with timeouts": (image_of(few, INDEXED_OFFSET), batches_of(few), True),
-        f"{many:,} keys with timeouts": (image_of(many, INDEXED_OFFSET), batches_of(many), True),
+        f"{few:,} keys with timeouts": (image_of(few, TIMEOUT_OFFSET), batches_of(few), True),
+        f"{many:,} keys with timeouts": (image_of(many, TIMEOUT_OFFSET), batches_of(many), True),
         f"{many:,} keys without": (plain, batches_of(many), False),
     }
     best: dict[str, dict[str, float]] = {}
@@ -129,7 +129,7 @@ def test_due(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: i
         for _ in VersionedMap(plain).transaction(0).scan():
             continue
 
-    work = {"without": lambda: merge(None), "with": lambda: merge(INDEXED_OFFSET), "scan": scan}
+    work = {"without": lambda: merge(None), "with": lambda: merge(TIMEOUT_OFFSET), "scan": scan}
     medians = side_by_side(work, min(rounds, 3))
     report.add("building an image with the index / without", f"{medians['with'] / medians['without']:.2f}", "")
     report.add(f"a scan of {many:,} keys", f"{1000 * medians['scan']:.0f} ms", "")

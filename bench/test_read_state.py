@@ -77,19 +77,19 @@ def limit_of(files: list[Path]) -> tuple[dict[str, Callable[[], object]], int]:
 
 def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
     """What read_state does on one thread, up to and including one stage after the other."""
-    fs, window = LocalFileManager(), memoryview(bytearray(CHUNK_BYTES))
+    fs, chunk = LocalFileManager(), memoryview(bytearray(CHUNK_BYTES))
 
     def read() -> None:
         for file in files:
             with open_input(fs, str(file)) as raw:
-                while raw.readinto(window):
+                while raw.readinto(chunk):
                     pass
 
     def decompressed() -> None:
         for file in files:
             with open_input(fs, str(file)) as raw:
                 reader = open_reader("lz4", raw, path=str(file))
-                while reader.readinto(window):
+                while reader.readinto(chunk):
                     pass
 
     def parsed() -> None:

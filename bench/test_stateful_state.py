@@ -79,26 +79,31 @@ def test_many_keys(
     spark: SparkSession, report: Report, smoke: bool, fill: Events, held: dict[bool, Path], api: str
 ) -> None:
     keys, few = fill.users * NUM_FILLS, 500 if smoke else 50_000
-    plain, due = f"{keys:,} keys", f"{keys:,} keys, {few // 50:,} due a batch"
-    events = {f"{few:,} keys": drawn_from(few, smoke), plain: drawn_from(keys, smoke), due: drawn_from(keys, smoke)}
+    plain, expiring = f"{keys:,} keys", f"{keys:,} keys, {few // 50:,} expiring a batch"
+    events = {
+        f"{few:,} keys": drawn_from(few, smoke),
+        plain: drawn_from(keys, smoke),
+        expiring: drawn_from(keys, smoke),
+    }
     taken: dict[str, list[float]] = {name: [] for name in events}
     with ExitStack() as stack:
         work = stack.enter_context(work_folder())
         streams = {}
         for name in events:
             folder = work / str(len(streams))
-            if name in (plain, due):
-                copy_for(api, held[name == due], folder)
-            stream = streams[name] = Stream(spark, folder, ours(api, timeouts=name == due))
+            if name in (plain, expiring):
+                copy_for(api, held[name == expiring], folder)
+            stream = streams[name] = Stream(spark, folder, ours(api, timeouts=name == expiring))
             stream.start()
             stack.callback(stream.query.stop)
         for turn in range(1 if smoke else 2 if api == IN_PANDAS else 3):
             for name, stream in streams.items():
-                # In the first of a group no key is due: the batch without rows after the last group had its.
+                # In the first of a group no key expires: the batch without rows after the last group had its.
                 seconds = stream.batches(events[name], NUM_FILLS + turn * GROUP, GROUP)[1:]
                 if turn or smoke:
                     taken[name] += seconds
-        removed = [p["stateOperators"][0]["numRowsRemoved"] for p in streams[due].query.hdfsstore.recentProgress[-3:]]
+        progress = streams[expiring].query.hdfsstore.recentProgress[-3:]
+        removed = [p["stateOperators"][0]["numRowsRemoved"] for p in progress]
     medians = {name: statistics.median(seconds) for name, seconds in taken.items()}
     base = next(iter(medians.values()))
     for name, seconds in medians.items():

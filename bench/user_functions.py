@@ -97,8 +97,8 @@ class DictState:
         self._states[self._key] = value
 
 
-# The same functions with timeouts: 1,000 of a batch's 50,000 users are due two batches later, all others in a month.
-DUE_OF = 50
+# The same functions with timeouts: 1,000 of a batch's 50,000 users expire two batches later, all others in a month.
+EXPIRED_OF = 50
 DUE_USERS = ("07", "57")
 SOON_MS = 90_000
 LATE_MS = 30 * 86_400_000
@@ -116,7 +116,7 @@ def arrow_sums_with_timeouts(rows: pa.Table, state: Any) -> pa.Table:
     old = state.get(keys)
     columns = [pc.add(new[name], pc.fill_null(old[name], 0)) for name in ("count", "sum")]
     timeouts = np.full(len(keys), max(state.watermark_ms, START_MS) + LATE_MS)
-    timeouts[::DUE_OF] -= LATE_MS - SOON_MS
+    timeouts[::EXPIRED_OF] -= LATE_MS - SOON_MS
     state.put(keys, pa.table(columns, ["count", "sum"]), pa.array(timeouts))
     return pa.table([new["user"], *columns], ["user", "count", "sum"])
 

@@ -190,7 +190,8 @@ cdef inline uint32_t rotate(uint32_t x, int bits) noexcept nogil:
 
 
 cdef inline uint32_t mix(uint32_t hash, uint32_t word) noexcept nogil:
-    return rotate(hash ^ rotate(word * <uint32_t> 0xCC9E2D51, 15) * <uint32_t> 0x1B873593, 13) * 5 + <uint32_t> 0xE6546B64
+    word = rotate(word * <uint32_t> 0xCC9E2D51, 15) * <uint32_t> 0x1B873593
+    return rotate(hash ^ word, 13) * 5 + <uint32_t> 0xE6546B64
 
 
 cdef inline uint32_t finish(uint32_t hash, uint32_t size) noexcept nogil:

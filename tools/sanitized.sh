@@ -1,4 +1,4 @@
-# Sourced by test-asan.sh and test-tsan.sh. Python itself is not built with sanitizers: their runtime has to be there first.
+# Sourced by test-asan.sh and test-tsan.sh. Python itself is not built with sanitizers, so their runtime is loaded first.
 
 # Builds the compiled modules with sanitizers into build/NAME, goes there, and loads the libraries of their runtime.
 #   sanitized NAME SANITIZERS LIBRARY...

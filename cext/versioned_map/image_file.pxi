@@ -33,7 +33,8 @@ cdef Sections sections_of(const Sizes* sizes) noexcept nogil:
     cdef Sections out
     cdef int64_t index_size = whole_blocks(8 * <int64_t> sizes.num_slots)
     cdef int64_t prefix_slots_size = whole_blocks(8 * <int64_t> sizes.prefix_slots)
-    cdef int64_t prefix_entries_size = whole_blocks(ENTRY * sizes.prefix_entries), expiry_size = expiry_bytes(sizes.num_expired)
+    cdef int64_t prefix_entries_size = whole_blocks(ENTRY * sizes.prefix_entries)
+    cdef int64_t expiry_size = expiry_bytes(sizes.num_expired)
     cdef int64_t indexes = index_size + prefix_slots_size + prefix_entries_size + expiry_size
     out.num_blocks = (indexes + sizes.records + BLOCK - 1) >> BLOCK_BITS
     out.crcs_at = HEADER + ((sizes.metadata + sizes.prefix_kinds + 3) & ~<int64_t> 3)
@@ -63,7 +64,7 @@ cdef list image_parts(Image image, bytes metadata, step):
     cdef GrowableBuffer buffer
     cdef uint8_t* out
     if len(metadata) > MAX_METADATA:
-        raise ValueError(f"{len(metadata)} bytes of metadata are more than the {MAX_METADATA} that an image file may have")
+        raise ValueError(f"an image file may have {MAX_METADATA} bytes of metadata, not {len(metadata)}")
     image.verify(step)
     if not buffer_in_steps(&buffer, layout.index_at):
         raise MemoryError

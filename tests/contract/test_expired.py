@@ -1,4 +1,4 @@
-"""What is due by the longs at an offset in the values."""
+"""Finds expired keys by the longs at an offset in the values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OFFSET = {"timeout_offset": 16}
 WITH_INDEX = pytest.mark.parametrize("variant", INDEXED, ids=str)
 
 
-def row(due: int | None) -> bytes:
-    return struct.pack("<qqq", 0 if due is not None else 2, 0, due or 0)
+def row(timeout: int | None) -> bytes:
+    return struct.pack("<qqq", 0 if timeout is not None else 2, 0, timeout or 0)
 
 
-def due(store: ReadStateStore, end: int, max_rows: int = 2) -> dict[bytes, bytes]:
+def expired(store: ReadStateStore, end: int, max_rows: int = 2) -> dict[bytes, bytes]:
     found: list[tuple[bytes, bytes]] = []
     for keys, values in store.expired(end, max_rows):
         assert 0 < len(keys) <= max_rows
@@ -55,7 +55,7 @@ def test_what_is_due_from_batch_to_batch(indexed: StateStoreProvider, partition:
         update(store, {key: row(long) for key, long in changes.items()})
         longs |= changes
         check(store, longs, end=3 * number)
-        for key in due(store, 3 * number):
+        for key in expired(store, 3 * number):
             store.remove(key)
             del longs[key]
         check(store, longs, end=3 * number + 2)
@@ -68,7 +68,7 @@ def test_what_is_due_from_batch_to_batch(indexed: StateStoreProvider, partition:
 
 def check(store: ReadStateStore, longs: Mapping[bytes, int | None], end: int) -> None:
     indexed = {key: long for key, long in longs.items() if long is not None and long != -1}
-    assert due(store, end) == {key: row(long) for key, long in indexed.items() if long < end}
+    assert expired(store, end) == {key: row(long) for key, long in indexed.items() if long < end}
     assert store.next_expiry() == min(indexed.values())
 
 
@@ -94,14 +94,14 @@ def test_an_attempt_does_not_see_what_another_has_done(indexed: StateStoreProvid
     refs: list[Ref] = []
     for tag in (b"a", b"b"):
         with indexed.get_store(*base) as store:
-            assert due(store, 5) == {b"%d" % i: row(i) for i in range(5)}
-            store.remove_many(pa.array(list(due(store, 5)), pa.binary()))
+            assert expired(store, 5) == {b"%d" % i: row(i) for i in range(5)}
+            store.remove_many(pa.array(list(expired(store, 5)), pa.binary()))
             store.put(tag, row(7))
             assert store.next_expiry() == 5
             if tag == b"b":
                 refs.append(ref(store.commit()))
     with indexed.get_read_store(*refs[0]) as reader:
-        assert set(due(reader, 8)) == {b"5", b"6", b"7", b"b"}
+        assert set(expired(reader, 8)) == {b"5", b"6", b"7", b"b"}
 
 
 @WITH_INDEX
@@ -109,7 +109,7 @@ def test_arguments_that_make_no_sense(partition: Partition) -> None:
     for offset in (0, 7, 12, -8, 520):
         with pytest.raises(ValueError, match="timeout_offset"):
             partition.open(timeout_offset=offset)
-    values = pa.schema([("text", pa.string()), ("due", pa.int64())])
+    values = pa.schema([("text", pa.string()), ("timeout", pa.int64())])
     partition.open(value_schema=values, timeout_offset=16)
     with pytest.raises(SchemaMismatchError, match="'text'"):
         partition.open(value_schema=values, timeout_offset=8)

@@ -47,8 +47,9 @@ def check(store: ReadStateStore, rows: Rows, indexed: bool) -> None:
     first = next(iter(unsafe_rows(rows)))
     assert store.get(first) == unsafe_rows(rows)[first]
     if indexed:
-        due = {key: value for b in store.expired(50, 7) for key, value in zip(*(a.to_pylist() for a in b), strict=True)}
-        assert due == unsafe_rows({key: value for key, value in rows.items() if value[0] < 50})
+        batches = [zip(*(a.to_pylist() for a in b), strict=True) for b in store.expired(50, 7)]
+        expired = {key: value for pairs in batches for key, value in pairs}
+        assert expired == unsafe_rows({key: value for key, value in rows.items() if value[0] < 50})
         assert store.next_expiry() == min(value[0] for value in rows.values())
     assert store.metrics["numTotalStateRows"] == len(rows)
 

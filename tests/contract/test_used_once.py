@@ -25,8 +25,8 @@ READS: dict[str, Callable[[ReadStateStore], object]] = {
     "prefix_scan": lambda store: list(store.prefix_scan(prefix("a"))),
 }
 # Not every backend has these.
-DUE: dict[str, Callable[[ReadStateStore], object]] = {
-    "due": lambda store: store.expired(1),
+EXPIRED: dict[str, Callable[[ReadStateStore], object]] = {
+    "expired": lambda store: store.expired(1),
     "next_expiry": lambda store: store.next_expiry(),
 }
 WRITES: dict[str, Callable[[StateStore], object]] = {
@@ -48,14 +48,14 @@ def provider(partition: Partition) -> StateStoreProvider:
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("call", [*READS, *WRITES, *DUE])
+@pytest.mark.parametrize("call", [*READS, *WRITES, *EXPIRED])
 def test_a_store_that_has_ended_raises(provider: StateStoreProvider, partition: Partition, end: str, call: str) -> None:
     one = write(provider, EMPTY, {})
     store = provider.get_store(*one)
     getattr(store, end)()
     files = partition.backend.files(partition.folder)
     with pytest.raises(StateStoreClosedError):
-        {**READS, **WRITES, **DUE}[call](store)
+        {**READS, **WRITES, **EXPIRED}[call](store)
     assert partition.backend.files(partition.folder) == files
 
 

@@ -227,7 +227,7 @@ def test_a_delta_that_is_damaged_is_an_error(provider: StateStoreProvider, parti
 
 
 def spoil(path: Path, damage: str) -> None:
-    """Damages the file; a side file would only tell it sooner, and is taken away."""
+    """Damages the file; its checksum files would only show it sooner, and are deleted."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     path.with_name(f"{path.name}.crc").unlink(missing_ok=True)
     data = path.read_bytes()

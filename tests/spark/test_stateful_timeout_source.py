@@ -151,7 +151,7 @@ def test_event_time_batches_are_those_of_spark(source: Input, tmp_path: Path) ->
     assert watermarks(ours.checkpoint) == watermarks(theirs) == [0, 91, 91, 190]
     assert ours.rows == {0: 2, 1: 1, 2: 1, 3: 0}
 
-    run(**AVAILABLE_NOW)  # nothing is due
+    run(**AVAILABLE_NOW)  # nothing has expired
     assert len(offsets(ours.checkpoint)) == len(offsets(theirs)) == 4
 
     queries = [ours.start(**AT_ONCE), spark_query(source.stream(), theirs, **AT_ONCE)]
@@ -212,7 +212,7 @@ def test_processing_time_ends_under_available_now(source: Input, tmp_path: Path)
     query = Query(source.stream(), tmp_path / "checkpoint", "ProcessingTimeTimeout")
     source.add(100)
     source.add(200)
-    query.timeouts = [-1] * 9  # a key that the function leaves alone stays due
+    query.timeouts = [-1] * 9  # a key that the function leaves alone stays expired
     query.start(**AVAILABLE_NOW).awaitTermination()
     assert query.rows == {0: 1, 1: 1}
 

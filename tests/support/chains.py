@@ -46,9 +46,9 @@ def write(
     return path
 
 
-def pairs(window: RecordChunk) -> list[tuple[bytes, bytes | None]]:
-    spans = [memoryview(spans).cast("i").tolist() for spans in (window.keys, window.values)]
-    data = bytes(window.data)
+def pairs(chunk: RecordChunk) -> list[tuple[bytes, bytes | None]]:
+    spans = [memoryview(spans).cast("i").tolist() for spans in (chunk.keys, chunk.values)]
+    data = bytes(chunk.data)
     keys, values = (
         [data[s[i] : s[i] + s[i + 1]] if s[i + 1] >= 0 else None for i in range(0, len(s), 2)] for s in spans
     )

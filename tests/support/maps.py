@@ -133,10 +133,10 @@ def with_right_checksums(file: bytes | bytearray) -> bytes:
 
 def _blocks(file: bytes | bytearray) -> tuple[int, int, int]:
     """Where the checksums of blocks are, where the blocks begin, and how many there are."""
-    metadata_size, slots, due, records, prefix_slots, prefixed = (
+    metadata_size, slots, expired, records, prefix_slots, prefixed = (
         struct.unpack_from("<Q", file, at)[0] for at in (56, 32, 80, 48, 96, 24)
     )
-    sizes = (8 * slots, 8 * prefix_slots, 5 * prefixed, 8 * -(-due // 64) + 5 * due)
+    sizes = (8 * slots, 8 * prefix_slots, 5 * prefixed, 8 * -(-expired // 64) + 5 * expired)
     indexes = sum(-(-size // BLOCK) for size in sizes)
     blocks = indexes - (-records // BLOCK)
     crcs_at = HEADER + (metadata_size + struct.unpack_from("<I", file, 108)[0] + 3) // 4 * 4

@@ -31,7 +31,7 @@ class Job:
         columns, output, state: of the input, of func's output, of its state, as DDL.
         keys: names of columns, or what makes a Column.
         batches: the rows of one input file each; the query takes one a batch. Spark runs batches without rows beside
-            them, where a timeout may be due.
+            them, where a timeout may have expired.
         timeout, mode: of func.
         watermark: the event-time column and its delay.
         prepare: what is done to the input before groupBy.

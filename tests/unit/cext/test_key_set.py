@@ -48,20 +48,20 @@ def test_a_chain_read_backwards_gives_the_map_read_forwards(
             else:
                 expected[key] = value
 
-    decided, got = KeySet(), []
+    newest, got = KeySet(), []
     for delta in reversed(deltas):
         chunks = [delta[i : i + chunk] for i in range(0, len(delta), chunk)]
         for part in chunks:
-            decided.note(*spans(part))
+            newest.note(*spans(part))
         for i, part in enumerate(chunks):
             data, keys, values = spans(part)
-            got += records_at(data, keys, values, decided.keep_noted(keys, values, i * chunk))
-        decided.settle()
+            got += records_at(data, keys, values, newest.keep_noted(keys, values, i * chunk))
+        newest.settle()
     data, keys, values = spans(list(snapshot.items()))
-    got += records_at(data, keys, values, decided.keep_absent(data, keys, values))
+    got += records_at(data, keys, values, newest.keep_absent(data, keys, values))
     assert dict(got) == expected
     assert len(got) == len(expected)
-    assert len(decided) == len({key for delta in deltas for key, _ in delta})
+    assert len(newest) == len({key for delta in deltas for key, _ in delta})
 
 
 @given(st.lists(KEYS, unique=True, max_size=3000), st.lists(KEYS, max_size=50))

@@ -64,7 +64,7 @@ def add():
         transaction.put_many(many, binary([b""] * len(many)))
         map_.add(0, transaction.seal())
 
-def due():
+def expired():
     transaction = indexed.transaction(0)
     transaction.put_many(many, binary([bytes(24)] * len(many)))
     layer = indexed.add(0, transaction.seal())
@@ -75,7 +75,7 @@ def due():
 
 with open("/proc/self/statm") as statm:
     size = int(statm.read().split()[0]) * resource.getpagesize()
-for work in (put_large, put_and_keep, get_many, scan, build, add, due):
+for work in (put_large, put_and_keep, get_many, scan, build, add, expired):
     resource.setrlimit(resource.RLIMIT_AS, (size + {ROOM}, resource.RLIM_INFINITY))
     try:
         work()
@@ -152,4 +152,4 @@ def test_a_key_whose_prefix_there_was_no_memory_for_is_found_when_it_is_put_agai
 
 @pytest.mark.skipif(not os.environ.get("CI") and sys.platform != "linux", reason="memory can be bounded on Linux")
 def test_out_of_memory() -> None:
-    assert printed_by(CHILD) == ["put_large", "put_and_keep", "get_many", "scan", "build", "add", "due"]
+    assert printed_by(CHILD) == ["put_large", "put_and_keep", "get_many", "scan", "build", "add", "expired"]

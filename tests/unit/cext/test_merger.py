@@ -61,7 +61,7 @@ def test_the_newest_record_of_each_key_holds(state, deltas, row_checksums, from_
     assert state_of(base) == state
 
 
-def test_more_than_a_window_of_everything():
+def test_more_than_a_chunk_of_everything():
     """Runs, dead records and updates each reach over several chunks; one record is larger than a chunk."""
     state = {struct.pack(">q", i): struct.pack("<q", i) * 12 for i in range(60_000)}
     state[b"large"] = bytes(3 << 20)
@@ -76,7 +76,7 @@ def test_more_than_a_window_of_everything():
     assert chunks == bytes(image.records)
 
 
-def test_windows_are_bounded_and_there_are_many():
+def test_chunks_are_bounded_and_there_are_many():
     base = image_of({struct.pack(">q", i): bytes(100) for i in range(100_000)})
     merger = Merger(base, [layer_of([(struct.pack(">q", i), bytes(100)) for i in range(0, 100_000, 2)])])
     sizes = []
@@ -113,8 +113,8 @@ def test_no_step_does_more_than_a_bounded_part():
     entries = -(-count // STEP_ENTRIES)
     plain = build_steps(base, [])
     assert plain >= records + base.records.size // STEP_BYTES, "indexing and copying"
-    due = build_steps(base, [], timeout_offset=16)
-    assert due - plain >= records + 2 * 2 * entries + entries, "going through the records, two passes, writing"
+    timed = build_steps(base, [], timeout_offset=16)
+    assert timed - plain >= records + 2 * 2 * entries + entries, "going through the records, two passes, writing"
     prefixes = build_steps(base, [], prefix=(2, b"\0"))
     assert prefixes - plain >= records + 4 * 2 * entries + entries, "44 bits of hashes are four passes"
     updated = [layer_of([(key, None) for key in keys[::2]])]
@@ -189,7 +189,7 @@ def test_a_merger_that_has_failed_does_not_go_on(damage, step):
 
 
 def test_other_threads_go_on_while_a_table_gets_its_pages():
-    """The first step of a merger only does that. Nobody is made to let go of the GIL, so who has it keeps it else."""
+    """The first step of a merger only does that. No thread is forced to release the GIL, so a step has to do it."""
     layer = layer_of([(struct.pack(">q", i), b"") for i in range(200_000)])
     empty = Image.empty(row_checksums=False)
     turns, ended = [0], threading.Event()
@@ -207,7 +207,7 @@ def test_other_threads_go_on_while_a_table_gets_its_pages():
         until = time.monotonic() + 60
         before = turns[0]
         while turns[0] == before:
-            assert time.monotonic() < until, "the GIL was held"
+            assert time.monotonic() < until, "the GIL was not released"
             merger = Merger(empty, [layer])
             before = turns[0]
             merger.build()

@@ -91,7 +91,7 @@ def test_of_a_key_that_comes_twice_the_last_record_holds() -> None:
 
 
 @pytest.mark.parametrize("row_checksums", [False, True])
-def test_chosen_records_of_a_window_are_copied(row_checksums: bool) -> None:
+def test_chosen_records_of_a_chunk_are_copied(row_checksums: bool) -> None:
     updates = [(b"a", b"1"), (b"b", None), (b"c", b""), (b"", None), (b"d", b"22")]
     data, keys, values = records_of(updates, row_checksums=row_checksums)
     chosen = [0, 2, 3, 4]

@@ -47,7 +47,7 @@ def due_of(state: Mapping[bytes, bytes], end: int) -> dict[bytes, bytes]:
 
 
 def found(transaction: Transaction, end: int, max_rows: int = 7) -> dict[bytes, bytes]:
-    """What is due, each key once, in batches of max_rows."""
+    """The expired keys, each once, in batches of max_rows."""
     content: dict[bytes, bytes] = {}
     sizes = []
     for keys, values in transaction.expired(end, max_rows):

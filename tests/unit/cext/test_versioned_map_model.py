@@ -48,7 +48,7 @@ ROWS = {text: [row(text, number) for number in range(8)] for text in TEXTS}
 KEYS = st.sampled_from([b"", b"x", b"17 bytes of a key", *(key for keys in ROWS.values() for key in keys)])
 VALUES = st.sampled_from([b"", b"v", b"8 bytes.", b"a value" * 9]) | st.binary(max_size=20)
 VALUES |= st.integers(-2, 9).map(lambda number: struct.pack("<qqq", 0, 0, number))
-INDEXED_OFFSET = 16
+TIMEOUT_OFFSET = 16
 INDEX = st.integers(0, 1 << 20)
 
 
@@ -83,7 +83,7 @@ class Histories(RuleBasedStateMachine):
         if large:
             state |= {b"%d" % i: b"a value" for i in range(1000)}
         self.row_checksums = row_checksums
-        image = image_of(state, row_checksums=row_checksums, prefix=PLAN, timeout_offset=INDEXED_OFFSET)
+        image = image_of(state, row_checksums=row_checksums, prefix=PLAN, timeout_offset=TIMEOUT_OFFSET)
         self.map = VersionedMap(reopened(image) if mapped else image)
         self.states = {0: state}
         self.updates: dict[int, list[Update]] = {}
@@ -185,7 +185,7 @@ class Histories(RuleBasedStateMachine):
         assert as_dict(*open_.transaction.prefix_scan(prefix(text))) == expected
 
     @rule(index=INDEX, end=st.integers(-2, 11))
-    def due(self, index: int, end: int) -> None:
+    def expired(self, index: int, end: int) -> None:
         open_ = self.pick(index)
         check_due(open_.transaction, open_.state, end)
 
@@ -225,7 +225,7 @@ class Histories(RuleBasedStateMachine):
         """Where a transaction's updates are all that there is, they are an image."""
         put = dict(open_.updates)
         assert layer.is_whole is ({key for key, value in put.items() if value is not None} == open_.state.keys())
-        image = layer.image(prefix=PLAN, timeout_offset=INDEXED_OFFSET)
+        image = layer.image(prefix=PLAN, timeout_offset=TIMEOUT_OFFSET)
         assert (image is not None) is (layer.is_whole and len(put) == len(open_.updates) == len(open_.state))
         if image is not None:
             assert bytes(image.records) == bytes(layer.records)
@@ -254,7 +254,7 @@ class Histories(RuleBasedStateMachine):
         older = tip
         for _ in range(min(keep, len(path))):
             older = self.parents[older]
-        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN, timeout_offset=INDEXED_OFFSET)
+        builder = ImageBuilder(row_checksums=self.row_checksums, prefix=PLAN, timeout_offset=TIMEOUT_OFFSET)
         for keys, values in self.map.transaction(older).scan(500):
             records = zip(keys.to_pylist(), values.to_pylist(), strict=True)
             builder.append(*records_of(records, row_checksums=self.row_checksums))

@@ -73,8 +73,8 @@ def test_branches_of_a_map_grow_at_once(threads: int) -> None:
         assert reader.get_many(binary([*state, b"none"])).to_pylist() == [*state.values(), None]
         found = as_dict(*reader.prefix_scan(struct.pack("<qq", 0, step % 5)))
         assert found == {key: value for key, value in state.items() if key[8] == step % 5}
-        due = [pair for found in reader.expired(100, 64) for pair in as_dict(*found).items()]
-        assert dict(due) == {key: state[key] for key, number in longs.items() if number < 100}
+        expired = [pair for found in reader.expired(100, 64) for pair in as_dict(*found).items()]
+        assert dict(expired) == {key: state[key] for key, number in longs.items() if number < 100}
         assert reader.next_expiry() == min(longs.values())
 
     def grow(number: int) -> None:
@@ -161,20 +161,20 @@ def test_a_builder_that_more_threads_use(make: type[LayerBuilder | ImageBuilder]
 
 def test_a_parser_and_a_set_of_keys_that_more_threads_use() -> None:
     data, keys, values = RECORDS
-    decided = KeySet()
+    keys_so_far = KeySet()
     parser = RecordParser(row_checksums=False, tombstones=False, max_record_bytes=100)
 
     def use(_: int) -> None:
         for first in range(0, 8 * 20_000, 8000):
             some = keys.slice(first, 8000), values.slice(first, 8000)
-            refused(lambda some=some: decided.note(data, *some))  # type: ignore[misc]
-            refused(decided.settle)
-            refused(lambda: decided.positions(binary([b"key 1", b"key 2"])))
+            refused(lambda some=some: keys_so_far.note(data, *some))  # type: ignore[misc]
+            refused(keys_so_far.settle)
+            refused(lambda: keys_so_far.positions(binary([b"key 1", b"key 2"])))
             assert refused(lambda: parser.parse(data, data.nbytes)) in (None, 20_000)
 
     at_once(use, 4)
-    decided.note(data, keys, values)
-    assert len(decided) == 20_000
+    keys_so_far.note(data, keys, values)
+    assert len(keys_so_far) == 20_000
 
 
 def test_a_reader_and_a_writer_of_lz4_that_more_threads_use() -> None:

@@ -176,7 +176,7 @@ def test_a_file_that_vanishes_after_the_listing(tmp_path: Path) -> None:
     assert list(log.read_all(listing, listing.files)) == [1]
 
 
-def test_what_is_purged_from_a_log_is_not_held(tmp_path: Path) -> None:
+def test_what_is_purged_from_a_log_is_not_kept_in_memory(tmp_path: Path) -> None:
     log = MetadataLog(LOCAL, str(tmp_path), read_offset_log)
     for batch_id in range(20):
         put(tmp_path / str(batch_id), OFFSETS_V1)

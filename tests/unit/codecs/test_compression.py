@@ -48,14 +48,14 @@ def read_all(codec: str, raw: object, sizes: Iterator[int]) -> bytes:
     reader = open_reader(codec, raw, path="f")
     result = bytearray()
     while True:
-        window = bytearray(next(sizes))
-        filled = reader.readinto(window)
-        result += window[:filled]
-        if filled == 0 and window:
+        buffer = bytearray(next(sizes))
+        filled = reader.readinto(buffer)
+        result += buffer[:filled]
+        if filled == 0 and buffer:
             assert reader.readinto(bytearray(10)) == 0
             return bytes(result)
-        if filled < len(window):
-            assert reader.readinto(bytearray(10)) == 0, "a window was left unfilled before the end"
+        if filled < len(buffer):
+            assert reader.readinto(bytearray(10)) == 0, "a buffer was left unfilled before the end"
 
 
 def constant(size: int) -> Iterator[int]:
@@ -80,7 +80,7 @@ def test_concatenated_streams(codec, data):
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [1, 2, 1_000, 32_767, 32_768, 32_769, 100_000, 1 << 20])
-def test_any_window_and_any_raw_chunking(codec, size):
+def test_any_buffer_and_any_raw_chunking(codec, size):
     data = RECORDS if size > 2 else RECORDS[:40_000]
     compressed = compress(codec, data)
     choose = random.Random(size)
@@ -254,15 +254,15 @@ def test_lz4_every_block_size(nibble, portable):
     raw = (RECORDS * (1 + (1024 << nibble) // len(RECORDS)))[: 1024 << nibble]
     stream = block(lz4_body(raw), raw, nibble=nibble) + block(raw, raw, 0x10, nibble) + END
     reader = Lz4BlockReader(io.BytesIO(stream), "f", portable=portable)
-    window = bytearray(2 * len(raw) + 10)
-    assert reader.readinto(memoryview(window)[:7]) == 7
-    assert reader.readinto(memoryview(window)[7:]) == 2 * len(raw) - 7
-    assert reader.readinto(window) == 0
-    assert window[: 2 * len(raw)] == raw + raw
+    buffer = bytearray(2 * len(raw) + 10)
+    assert reader.readinto(memoryview(buffer)[:7]) == 7
+    assert reader.readinto(memoryview(buffer)[7:]) == 2 * len(raw) - 7
+    assert reader.readinto(buffer) == 0
+    assert buffer[: 2 * len(raw)] == raw + raw
 
 
-def drain(reader: Lz4BlockReader, window: int) -> None:
-    while reader.readinto(bytearray(window)):
+def drain(reader: Lz4BlockReader, buffer: int) -> None:
+    while reader.readinto(bytearray(buffer)):
         pass
 
 
@@ -296,16 +296,16 @@ BODY = lz4_body(GOOD)
         (b"", "cut off"),
     ],
 )
-@pytest.mark.parametrize("window", [10, 100_000])
-def test_lz4_damage_is_found_and_stays_found(bad, problem, window, portable):
+@pytest.mark.parametrize("buffer", [10, 100_000])
+def test_lz4_damage_is_found_and_stays_found(bad, problem, buffer, portable):
     good = block(BODY, GOOD)
     reader = Lz4BlockReader(io.BytesIO(good + bad), "f", portable=portable)
     with pytest.raises(CorruptFileError, match=problem) as caught:
-        drain(reader, window)
+        drain(reader, buffer)
     assert caught.value.path == "f"
     assert caught.value.offset == (len(good) if problem != "cut off" else len(good + bad))
     with pytest.raises(CorruptFileError, match=problem):
-        reader.readinto(bytearray(window))
+        reader.readinto(bytearray(buffer))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 17])
@@ -326,12 +326,12 @@ def test_lz4_checks_blocks_of_one_size_together(count):
 
 
 def test_lz4_never_writes_behind_the_window():
-    window = bytearray(b"\xaa" * 10_000)
+    buffer = bytearray(b"\xaa" * 10_000)
     for size in (0, 1, 2_999, 3_000, 5_999, 6_000, 7_000):
         reader = Lz4BlockReader(io.BytesIO(block(BODY, GOOD) * 2 + END), "f")
-        assert reader.readinto(memoryview(window)[:size]) == min(size, 6_000)
-        assert window[size:] == b"\xaa" * (10_000 - size)
-        window[:] = b"\xaa" * 10_000
+        assert reader.readinto(memoryview(buffer)[:size]) == min(size, 6_000)
+        assert buffer[size:] == b"\xaa" * (10_000 - size)
+        buffer[:] = b"\xaa" * 10_000
 
 
 def test_lz4_raw_stream_that_lies():

@@ -67,7 +67,7 @@ def test_round_trip(records: list[Record], row_checksums: bool) -> None:
 
 
 @given(RECORDS, st.integers(1, 50))
-def test_windows_of_any_size_give_the_same_records(records: list[Record], step: int) -> None:
+def test_chunks_of_any_size_give_the_same_records(records: list[Record], step: int) -> None:
     data = encode(records)
     reader = parser()
     got, start, end = [], 0, 0
@@ -79,13 +79,13 @@ def test_windows_of_any_size_give_the_same_records(records: list[Record], step: 
     assert got == records
 
 
-def window_sizes(content: bytes) -> list[int]:
+def chunk_sizes(content: bytes) -> list[int]:
     """How many records each chunk of a file has."""
     raw = pa.BufferReader(compress("lz4", content))
     return [len(chunk) for chunk in read_chunks(raw, RecordFormat("lz4"), "delta", "1.delta")]
 
 
-def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     class Asked:
@@ -101,18 +101,18 @@ def test_windows_have_room_for_whole_blocks_beside_what_is_left_over(monkeypatch
 
     monkeypatch.setattr(chunks, "open_reader", opened)
     content = encode([(b"key %07d" % i, bytes(50)) for i in range(60_000)])
-    assert sum(window_sizes(content)) == 60_000
+    assert sum(chunk_sizes(content)) == 60_000
     assert asked == [chunks.CHUNK_BYTES] * 4
 
 
 @pytest.mark.parametrize("size", [10, 500, 900, 980])
-def test_a_window_grows_for_a_record_as_far_as_is_allowed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_grows_for_a_record_as_far_as_is_allowed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 64)
     monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 1000)
     records = [(b"first", b"x"), (b"large", bytes(size)), (b"last", None)]
-    assert sum(window_sizes(encode(records))) == 3
+    assert sum(chunk_sizes(encode(records))) == 3
     with pytest.raises(CorruptFileError, match="a record takes 1000 bytes or more"):
-        window_sizes(encode([*records, (b"too large", bytes(1000))]))
+        chunk_sizes(encode([*records, (b"too large", bytes(1000))]))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ KINDS = b"s" * FIELDS
 COLUMN = (0, None, None, None)
 
 
-def test_a_window_of_2_gib() -> None:
+def test_a_chunk_of_2_gib() -> None:
     parser = RecordParser(row_checksums=False, tombstones=True, max_record_bytes=100)
     with pytest.raises(SizeLimitError, match="2147483648 bytes"):
         parser.parse(memoryview(zeros(1 << 31)).cast("B"), 1 << 31)

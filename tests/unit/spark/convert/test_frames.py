@@ -166,7 +166,7 @@ def test_values_of_keys_are_of_numpy_and_pandas(column: pa.Array[Any], values: l
     assert [(type(value), str(value)) for value in found] == [(type(value), str(value)) for value in values]
 
 
-def test_a_window_is_a_dict_of_what_it_is_one_by_one() -> None:
+def test_many_windows_are_the_dicts_that_each_alone_is() -> None:
     times = pa.array([0, 1_711_846_800_000_000], pa.timestamp("us", "UTC"))
     chunks = pa.StructArray.from_arrays([times, times], ["start", "end"])
     found = [value for (value,) in ToPandas(BERLIN).tuples(pa.StructArray.from_arrays([chunks], ["w"]))]

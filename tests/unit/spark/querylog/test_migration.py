@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -164,7 +165,7 @@ def test_a_state_that_was_ours_is_not_migrated_again(tmp_path: Path, folder: str
     assert names(checkpoint) == before
 
 
-def test_nothing_to_take_over(tmp_path: Path) -> None:
+def test_nothing_to_migrate(tmp_path: Path) -> None:
     checkpoint = a_copy(tmp_path)
     shutil.rmtree(checkpoint / "state")
     before = names(checkpoint)
@@ -177,7 +178,7 @@ def test_nothing_to_take_over(tmp_path: Path) -> None:
     assert (names(checkpoint), names(other)) == (before, kept)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...], str]] = {
     "method": (CASE, {"method": "mapInArrowWithState"}, (), "which keeps its state for itself"),
     "key": (
         CASE,

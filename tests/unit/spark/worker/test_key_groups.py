@@ -67,7 +67,7 @@ def test_keys_that_collide_are_told_apart() -> None:
     assert groups.order is None
 
 
-def test_windows_hold_whole_keys() -> None:
+def test_slices_hold_whole_keys() -> None:
     counts = [3, 3, 3, 50, 1, 9, 10, 11]
     keys = pa.array([bytes([i]) for i, count in enumerate(counts) for _ in range(count)], pa.binary())
     chunks = list(group(keys, is_sorted=True).chunks(10))

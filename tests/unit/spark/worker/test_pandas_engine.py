@@ -68,7 +68,7 @@ def test_counts_and_sums_over_batches(tmp_path: Path, is_sorted: bool, max_recor
 
 
 @pytest.mark.thorough
-def test_many_keys_take_several_windows(tmp_path: Path) -> None:
+def test_many_keys_take_several_slices(tmp_path: Path) -> None:
     partition = Partition(tmp_path, KEYS, STATE)
     users = np.arange(36_000) % 12_000
     rows = pa.table({"user": pa.array(users).cast(pa.string()), "amount": np.ones(36_000)})

@@ -60,13 +60,13 @@ def test_what_another_was_given_once_costs_one_delta(tmp_path: Path) -> None:
     assert two_workers(tmp_path, [[0, 1], [0], [0, 1]])[2] == {0: 0, 1: 1}
 
 
-def test_what_was_passed_over_is_let_go_of_where_much_is_held(tmp_path: Path) -> None:
+def test_a_partition_that_was_passed_over_is_released_where_many_are_cached(tmp_path: Path) -> None:
     read = two_workers(tmp_path, [[0, 1, 2, 3, 5], [3], [3, 5], [0]])
     assert read[2] == {3: 0, 5: 1}, "the worker could not tell that it would not be given 5 in batch 1"
     assert read[3] == {0: 3}
 
 
-def test_what_others_were_given_for_some_batches_is_let_go_of(tmp_path: Path) -> None:
+def test_a_partition_that_others_were_given_for_some_batches_is_released(tmp_path: Path) -> None:
     assert two_workers(tmp_path, [[0, 1], *[[0]] * 8, [0, 1]])[9] == {0: 0, 1: 9}
 
 

@@ -169,7 +169,7 @@ def test_a_key_with_many_rows_is_read_and_answered_bit_by_bit(tmp_path: Path) ->
     assert alive <= 2 * PART_ROWS
 
 
-def test_many_keys_in_several_windows_and_calls(tmp_path: Path) -> None:
+def test_many_keys_in_several_slices_and_calls(tmp_path: Path) -> None:
     num_keys = CHUNK_ROWS + 2_345
     users = [f"user-{i}" for i in range(num_keys)]
     tables = [events(*((user, 1.0) for user in part)) for part in (users[:-3], users[-3:])]

@@ -253,7 +253,7 @@ def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: i
     """Compares with a model. A key has a state and a timeout; the function gets the data first, then expired keys."""
     chance = random.Random(seed)
     partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
-    held: dict[str, tuple[tuple[int, float] | None, int]] = {}
+    states: dict[str, tuple[tuple[int, float] | None, int]] = {}
     now = 1_000
     for batch in range(8):
         now += chance.randrange(1, 300)
@@ -282,9 +282,9 @@ def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: i
 
         expected = []
         for timed_out in (False, True):
-            due = [user for user, (_, timeout) in held.items() if -1 != timeout < now]
-            for user in due if timed_out else data:
-                value, timeout = held.get(user, (None, -1))
+            expired = [user for user, (_, timeout) in states.items() if -1 != timeout < now]
+            for user in expired if timed_out else data:
+                value, timeout = states.get(user, (None, -1))
                 expected.append((user, timed_out, value))
                 new, is_written, is_removed, timeout = value, False, False, -1
                 for what, number in plans[user, timed_out]:
@@ -295,14 +295,14 @@ def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: i
                     else:
                         timeout = now + number
                 if is_written or timeout != -1:
-                    held[user] = new, timeout
+                    states[user] = new, timeout
                 elif is_removed:
-                    held.pop(user, None)
+                    states.pop(user, None)
         assert sorted(seen, key=repr) == sorted(expected, key=repr), (seed, batch)
         assert partition.rows() == {
             user: {
                 "groupState": None if value is None else {"n": value[0], "total": value[1]},
                 "timeoutTimestamp": timeout,
             }
-            for user, (value, timeout) in held.items()
+            for user, (value, timeout) in states.items()
         }, (seed, batch)

@@ -33,7 +33,7 @@ from tests.support.maps import as_dict, indexed_long
 from tests.support.partition import EMPTY, Partition, Ref, State, contents, read
 
 Steps = Sequence[tuple[bytes, bytes | None]]  # puts, and removes where the value is None
-INDEXED_OFFSET = 16
+TIMEOUT_OFFSET = 16
 HOSTS = ("a", "a", "b")  # two executors share the images of one host
 
 KEYS = st.integers(0, 11).map(lambda number: b"key %d" % number)
@@ -86,13 +86,13 @@ def after(rows: State, steps: Steps) -> State:
 
 
 def check_rows(store: ReadStateStore, rows: State) -> None:
-    """All of them are there, and found where they are due."""
+    """All of them are there, and found once they have expired."""
     assert contents(store) == rows
     longs = {key: indexed_long(value) for key, value in rows.items()}
     indexed = {key: long for key, long in longs.items() if long is not None}
     for end in (10, 20):
-        due = {key: value for batch in store.expired(end, 3) for key, value in as_dict(*batch).items()}
-        assert due == {key: rows[key] for key, long in indexed.items() if long < end}
+        expired = {key: value for batch in store.expired(end, 3) for key, value in as_dict(*batch).items()}
+        assert expired == {key: rows[key] for key, long in indexed.items() if long < end}
         assert store.next_expiry() == min(indexed.values(), default=None)
 
 
@@ -118,7 +118,7 @@ class History:
         self.script: dict[int, Steps] = {}  # format 1: what each version's attempts do
 
     def _open(self, host: str) -> StateStoreProvider:
-        index = {"timeout_offset": INDEXED_OFFSET}
+        index = {"timeout_offset": TIMEOUT_OFFSET}
         if self.shared_across_workers:
             return self.partition.open(host, shared_across_workers=True, **index, checkpoint_format_version=self.format)
         return self.partition.open(host, **index, checkpoint_format_version=self.format)

@@ -1,4 +1,4 @@
-"""Versions in memory: which are held, and how they move to a new image while others are committed."""
+"""Versions in memory: which are cached, and how they move to a new image while others are committed."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_a_new_image_takes_what_was_committed_after_it() -> None:
     grown = grow(versions, 6)
     before = states(versions)
     assert versions.install(*_install(grown[4]))
-    held = {version.id[0]: version for version in versions.cached()}
-    assert [number for number, version in held.items() if version.tree.image_id == (4, "a")] == [4, 5, 6]
-    assert [version_id[0] for version_id, _ in held[6].deltas()] == [5, 6]
+    cached = {version.id[0]: version for version in versions.cached()}
+    assert [number for number, version in cached.items() if version.tree.image_id == (4, "a")] == [4, 5, 6]
+    assert [version_id[0] for version_id, _ in cached[6].deltas()] == [5, 6]
     assert states(versions) == before
-    assert (held[6].lineage, held[6].committed) == (grown[6].lineage, True)
+    assert (cached[6].lineage, cached[6].committed) == (grown[6].lineage, True)
 
 
 def _install(version: HdfsVersion) -> tuple[Image, VersionId, Layer | Image]:
@@ -109,7 +109,7 @@ def test_other_attempts_stay_where_they_are() -> None:
     assert states(versions) == before
 
 
-def test_the_image_may_be_of_a_version_that_is_held_no_more() -> None:
+def test_the_image_may_be_of_a_version_that_is_cached_no_more() -> None:
     versions = HdfsVersions(2)
     grown = grow(versions, 3)
     installed = _install(grown[3])
@@ -155,7 +155,7 @@ def test_a_store_in_flight_commits_where_its_base_has_moved() -> None:
     assert state(written) == {b"key %d" % number: b"%d" % number for number in range(1, 5)}
 
 
-def test_a_store_whose_base_is_held_no_more_commits_all_the_same() -> None:
+def test_a_store_whose_base_is_cached_no_more_commits_all_the_same() -> None:
     versions = HdfsVersions(1)
     grown = grow(versions, 3)
     written = append(versions, grown[1], "b", other=b"1")
@@ -172,7 +172,7 @@ def test_a_base_that_was_loaded_anew_is_not_taken_for_the_one_before() -> None:
     assert state(append(versions, first, None, other=b"2")) == {b"key": b"first run", b"other": b"2"}
 
 
-def test_a_run_without_ids_lets_go_of_what_was_built_on_the_one_before() -> None:
+def test_a_run_without_ids_drops_versions_built_on_the_one_before() -> None:
     versions = HdfsVersions(9)
     grown = [empty()]
     for _ in range(5):
@@ -184,7 +184,7 @@ def test_a_run_without_ids_lets_go_of_what_was_built_on_the_one_before() -> None
     assert [version.id for version in versions.cached()] == [with_id.id]
 
 
-def test_attempts_of_a_version_are_held_but_not_all() -> None:
+def test_attempts_of_a_version_are_cached_but_not_all() -> None:
     versions = HdfsVersions(2)
     grown = grow(versions, 2)
     first = append(versions, grown[2], "chosen")
@@ -193,7 +193,7 @@ def test_attempts_of_a_version_are_held_but_not_all() -> None:
     assert [version.id for version in versions.cached() if version.id[0] == 3] == [first.id, *ids[-MAX_ATTEMPTS:]]
 
 
-def test_a_version_that_is_used_is_held_longer() -> None:
+def test_a_version_that_is_used_is_cached_longer() -> None:
     versions = HdfsVersions(2)
     grown = grow(versions, 3)
     versions.use(grown[2])
@@ -203,7 +203,7 @@ def test_a_version_that_is_used_is_held_longer() -> None:
     assert [version.id[0] for version in versions.cached()] == [2, 2, 3, 3]
 
 
-def test_what_stands_on_a_damaged_image_is_let_go_of_at_once() -> None:
+def test_versions_on_a_damaged_image_are_dropped_at_once() -> None:
     versions = HdfsVersions(9)
     grown = grow(versions, 4)
     versions.install(*_install(grown[3]))
@@ -256,9 +256,9 @@ def test_images_move_while_threads_commit() -> None:
 
     def install() -> None:
         while not done.wait(0.001):  # one that never lets go of the interpreter starves the writers
-            held = versions.cached()
-            versions.install(*_install(held[len(held) // 2]))
-            if len(held) > 30:
+            cached = versions.cached()
+            versions.install(*_install(cached[len(cached) // 2]))
+            if len(cached) > 30:
                 moved.set()
 
     with ThreadPoolExecutor(4) as pool:

@@ -30,9 +30,9 @@ def images(executors: Partition) -> set[str]:
 
 
 def stands_on(provider: HdfsStateStoreProvider, version: VersionId) -> VersionId:
-    held = provider.versions.find(version)
-    assert held is not None
-    return held.tree.image_id
+    cached = provider.versions.find(version)
+    assert cached is not None
+    return cached.tree.image_id
 
 
 def counted(provider: HdfsStateStoreProvider) -> list[int | float]:
@@ -131,8 +131,8 @@ def test_what_is_due_is_found_in_it(any_executors: Partition) -> None:
     assert images(any_executors) == {image_of(version)}
     with any_executors.open(timeout_offset=16).get_read_store(*version) as store:
         assert store.next_expiry() == 0
-        due = {key for keys, _ in store.expired(5) for key in keys.to_pylist()}
-    assert due == set(KEYS[:5])
+        expired = {key for keys, _ in store.expired(5) for key in keys.to_pylist()}
+    assert expired == set(KEYS[:5])
 
 
 def test_the_image_below_attempts_stays(executors: Partition) -> None:

@@ -172,10 +172,10 @@ def test_files_that_vanish_after_the_listing(tmp_path: Path, monkeypatch: pytest
     assert rows(loaded) == state_at(4)
 
 
-@pytest.mark.parametrize("window_bytes", [1, 60])
-def test_files_of_many_windows(tmp_path: Path, window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk_bytes", [1, 60])
+def test_files_of_many_chunks(tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     write_versions(tmp_path, 4, (1, 3), True)
-    monkeypatch.setattr(records, "CHUNK_BYTES", window_bytes)
+    monkeypatch.setattr(records, "CHUNK_BYTES", chunk_bytes)
     for version in range(1, 5):
         assert rows(load(tmp_path, version, True)) == state_at(version)
 

@@ -85,12 +85,12 @@ def test_every_version_is_what_its_deltas_add_up_to(folder: Path, snapshots: lis
         assert state(folder, version) == replayed(folder, version)
 
 
-@pytest.mark.parametrize("window_bytes", [1, 64, 500])
-def test_files_of_many_windows(
-    folder: Path, snapshots: list[int], window_bytes: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("chunk_bytes", [1, 64, 500])
+def test_files_of_many_chunks(
+    folder: Path, snapshots: list[int], chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = {version: state(folder, version) for version in (snapshots[0] - 1, LAST)}
-    monkeypatch.setattr(records, "CHUNK_BYTES", window_bytes)
+    monkeypatch.setattr(records, "CHUNK_BYTES", chunk_bytes)
     for version, rows in expected.items():
         assert state(folder, version) == rows
 

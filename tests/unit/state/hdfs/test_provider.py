@@ -1,4 +1,4 @@
-"""Which version a store is on, what is held in memory, and what is read where it is not."""
+"""Which version a store is on, what is cached, and what is read where it is not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_task_reports(executors: Partition) -> None:
     assert uuid.UUID(second.checkpoint_unique_id).version == 4
 
 
-def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_executors: Partition) -> None:
+def test_what_is_committed_after_the_providers_end_is_written_and_not_cached(any_executors: Partition) -> None:
     provider = any_executors.open()
     store = provider.get_store(0)
     store.put(b"a", b"1")
@@ -58,14 +58,14 @@ def test_what_is_committed_after_the_providers_end_is_written_and_not_held(any_e
     assert read(any_executors.open(), last) == {b"a": b"1"}
 
 
-@pytest.mark.parametrize("held", [1, 2, 3])
-def test_so_many_version_numbers_are_held(any_executors: Partition, held: int) -> None:
-    provider = any_executors.open(max_versions_to_retain_in_memory=held)
+@pytest.mark.parametrize("cached", [1, 2, 3])
+def test_so_many_version_numbers_are_cached(any_executors: Partition, cached: int) -> None:
+    provider = any_executors.open(max_versions_to_retain_in_memory=cached)
     versions = chain(provider, 6)
-    assert [version.id for version in provider.versions.cached()] == versions[-held:]
+    assert [version.id for version in provider.versions.cached()] == versions[-cached:]
 
 
-def test_held_versions_are_read_without_a_file(executors: Partition) -> None:
+def test_cached_versions_are_read_without_a_file(executors: Partition) -> None:
     provider = executors.open()
     versions = chain(provider, 6)
     for path in executors.folder.iterdir():
@@ -107,7 +107,7 @@ def test_attempts_of_one_version_lie_side_by_side(executors: Partition) -> None:
     assert provider.metrics["loadedMapCacheHitCount"] == hits + 3
 
 
-def test_few_of_many_attempts_are_held(executors: Partition) -> None:
+def test_few_of_many_attempts_are_cached(executors: Partition) -> None:
     provider = executors.open()
     base = chain(provider, 2)[-1]
     attempts = [commit(provider, base, {b"attempt": b"%d" % number}) for number in range(20)]
@@ -192,7 +192,7 @@ def test_so_is_one_whose_file_has_the_same_bytes(executors_v1: Partition) -> Non
     assert read(one, versions[3]) == {**rows_at(1), b"of": b"two"}
 
 
-def test_a_run_from_an_earlier_version_lets_go_of_the_later_ones(executors_v1: Partition) -> None:
+def test_a_run_from_an_earlier_version_drops_the_later_ones(executors_v1: Partition) -> None:
     provider = executors_v1.open(max_versions_to_retain_in_memory=9)
     versions = chain(provider, 6)
     commit(provider, versions[2], {b"again": b"3"})

@@ -213,14 +213,14 @@ def test_an_object_store_sees_one_put_a_commit_and_no_list(tmp_path: Path) -> No
     committer, loader = process("one")
     version: VersionId = EMPTY
     for number in range(5):
-        held = loader.load(version)
-        transaction = held.tree.map.transaction(held.layer)
+        cached = loader.load(version)
+        transaction = cached.tree.map.transaction(cached.layer)
         transaction.put(b"k", b"%d" % number)
-        version = committer.commit(held, transaction.seal())
+        version = committer.commit(cached, transaction.seal())
     assert objects.asked == {"PUT": 5}
     objects.asked.clear()
-    held = process("two")[1].load(version)
-    assert held.tree.map.transaction(held.layer).get(b"k") == b"4"
+    cached = process("two")[1].load(version)
+    assert cached.tree.map.transaction(cached.layer).get(b"k") == b"4"
     # Two snapshots are looked for, which are not there, and each delta is read once.
     assert objects.asked == {"GET": 5}
 

@@ -19,7 +19,7 @@ from tests.support.partition import EMPTY, Partition, contents, read, ref
 from tests.unit.state.hdfs.executors import chain, commit, damage, lineage_of, path_of, rows_at, spoil, with_image
 
 KEY = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-VALUE = pa.schema([("v", pa.string()), ("due", pa.int64())])
+VALUE = pa.schema([("v", pa.string()), ("timeout", pa.int64())])
 INDEXED = 16  # where `expired` stands in a value
 
 
@@ -82,7 +82,7 @@ def test_maintenance_keeps_no_pages_of_the_image_that_it_has_merged(executors: P
     assert read(provider, versions[3]) == rows_at(3)
 
 
-def test_a_held_version_that_is_newer_is_preferred(executors: Partition) -> None:
+def test_a_cached_version_that_is_newer_is_preferred(executors: Partition) -> None:
     versions = with_image(executors, 3)
     provider = executors.open()
     versions += chain(provider, 2, versions[3])[1:]
@@ -205,7 +205,8 @@ def keys(count: int) -> pa.RecordBatch:
 
 
 def values(count: int, tag: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"v": [f"{tag} {i}" for i in range(count)], "due": range(count)}, schema=VALUE)
+    columns = {"v": [f"{tag} {i}" for i in range(count)], "timeout": range(count)}
+    return pa.RecordBatch.from_pydict(columns, schema=VALUE)
 
 
 def row(provider: HdfsStateStoreProvider, b: int) -> bytes:
@@ -228,7 +229,9 @@ CALLS: dict[str, Call] = {
     "iterator": lambda _, store: sorted(store.iterator()),
     "scan": lambda _, store: sorted(str(row) for batch in store.scan() for row in batch.to_pylist()),
     "prefix_scan": lambda provider, store: sorted(store.prefix_scan(prefix_of(provider, 3))),
-    "due": lambda _, store: sorted(str(pair) for batch in store.expired(900, 70) for pair in zip(*batch, strict=True)),
+    "expired": lambda _, store: sorted(
+        str(pair) for rows in store.expired(900, 70) for pair in zip(*rows, strict=True)
+    ),
 }
 
 
@@ -357,7 +360,7 @@ def test_a_read_store_recovers_too(executors: Partition, caplog: pytest.LogCaptu
 def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
     any_executors: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def due(provider: HdfsStateStoreProvider, version: VersionId) -> int:
+    def expired(provider: HdfsStateStoreProvider, version: VersionId) -> int:
         with provider.get_read_store(*version) as store:
             return sum(len(batch[0]) for batch in store.expired(1000))
 
@@ -371,7 +374,7 @@ def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
         any_executors.open("host", key_schema=KEY, value_schema=VALUE, **indexed) as provider,
         caplog.at_level(logging.INFO),
     ):
-        assert due(provider, version) == 500
+        assert expired(provider, version) == 500
         assert provider.metrics["localImageHitCount"] == 0
         assert "no index of the longs at 16" in caplog.text
         assert any_executors.images() == []
@@ -384,5 +387,5 @@ def test_an_image_without_the_index_that_is_asked_for_is_as_good_as_none(
             if count is None:
                 assert len(read(provider, version)) == 501
             else:
-                assert due(provider, version) == count
+                assert expired(provider, version) == count
             assert provider.metrics["localImageHitCount"] == (more != {"timeout_offset": 8})

@@ -62,9 +62,9 @@ def test_an_image_of_another_process_is_taken_over(any_executors: Partition) -> 
     assert one.metrics["imagesBuilt"] == 1
     other.do_maintenance()
     assert other.metrics["imagesBuilt"] == 0
-    held = other.versions.find(version)
-    assert held is not None
-    assert held.tree.image_id == version, "it stands on the image that the other one made"
+    cached = other.versions.find(version)
+    assert cached is not None
+    assert cached.tree.image_id == version, "it stands on the image that the other one made"
     assert read(other, version) == large
 
 
@@ -92,10 +92,10 @@ def test_a_snapshot_is_loaded_once_a_host(any_executors: Partition) -> None:
     assert [one.metrics[name] for name in names] == [1, 0, 1]
     assert [other.metrics[name] for name in names] == [0, 1, 1]
     for provider in (one, other):
-        held = provider.versions.find(versions[-1])
-        assert held is not None
-        assert held.tree.image_id == versions[-2]
-        assert held.tree.image.metadata, "it is mapped from the file"
+        cached = provider.versions.find(versions[-1])
+        assert cached is not None
+        assert cached.tree.image_id == versions[-2]
+        assert cached.tree.image.metadata, "it is mapped from the file"
 
 
 def test_a_released_provider_goes_on(any_executors: Partition) -> None:

@@ -253,9 +253,9 @@ class TestImages:
         assert [path.name for path in any_executors.images()] == [f"2_{version[1]}.image" if version[1] else "2.image"]
         assert snapshots(any_executors) == []
         assert provider.metrics["imagesBuilt"] == 1
-        held = provider.versions.find(version)
-        assert held is not None
-        assert held.deltas() == [], "the image is in use"
+        cached = provider.versions.find(version)
+        assert cached is not None
+        assert cached.deltas() == [], "the image is in use"
         assert read(provider, version) == {**rows_at(1), **self.updates(2)}
 
     def test_versions_after_it_move_along(self, any_executors: Partition) -> None:
@@ -266,9 +266,9 @@ class TestImages:
         second = commit(provider, first, {b"second": b"2"})
         in_steps(provider, nothing)
         assert len(any_executors.images()) == 1
-        held = provider.versions.find(second)
-        assert held is not None
-        assert held.tree.image_id == first
+        cached = provider.versions.find(second)
+        assert cached is not None
+        assert cached.tree.image_id == first
         store.put(b"in flight too", b"1")
         assert read(provider, second) == {**self.updates(1), b"second": b"2"}
         info = store.commit()
@@ -278,19 +278,19 @@ class TestImages:
             b"in flight too": b"1",
         }
 
-    def test_without_a_disk_it_is_held_in_memory(self, any_executors: Partition, tmp_path: Path) -> None:
+    def test_without_a_disk_it_is_kept_in_memory(self, any_executors: Partition, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")
         provider = any_executors.open(**{**self.CONF, "local_dir": str(tmp_path / "file")})
         version = commit(provider, EMPTY, self.updates(1))
         provider.get_store(*version).abort()
         provider.do_maintenance()
-        held = provider.versions.find(version)
-        assert held is not None
-        assert held.tree.image_id == version
+        cached = provider.versions.find(version)
+        assert cached is not None
+        assert cached.tree.image_id == version
         assert read(provider, version) == self.updates(1)
 
 
-def test_attempts_that_are_held_no_more_leave_memory(any_executors: Partition) -> None:
+def test_attempts_that_are_cached_no_more_leave_memory(any_executors: Partition) -> None:
     provider = any_executors.open(image_overlay_share=0)
     base = chain(provider, 1)[-1]
     provider.get_store(*base).abort()
@@ -391,7 +391,7 @@ class TestMeanwhile:
         assert read(executors_v1.open("a third host"), versions[4]) == expected
 
 
-def test_many_windows(any_executors: Partition) -> None:
+def test_many_chunks(any_executors: Partition) -> None:
     """Each commit changes half of what is there; the state takes several chunks."""
     provider = any_executors.open(min_deltas_for_snapshot=2)
     keys = [b"key %06d" % i for i in range(40_000)]

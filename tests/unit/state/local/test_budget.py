@@ -121,7 +121,7 @@ BEHIND = """
     with executors.open(min_deltas_for_snapshot=1) as writer:
         first = commit(writer, EMPTY, {b"%d" % i: bytes(100) for i in range(200_000)})
         worker = executors.open()
-        if sys.argv[2] == "held":
+        if sys.argv[2] == "cached":
             worker.get_store(*first).close()
         second = commit(writer, first, last)
         writer.do_maintenance()
@@ -134,15 +134,15 @@ BEHIND = """
 """
 
 
-def test_a_held_version_is_gone_on_with_where_the_next_one_s_image_cannot_be_mapped(tmp_path: Path) -> None:
-    with start(BEHIND, tmp_path, "held") as process:
+def test_a_cached_version_is_used_where_the_next_one_s_image_cannot_be_mapped(tmp_path: Path) -> None:
+    with start(BEHIND, tmp_path, "cached") as process:
         out, err = process.communicate()
     assert out == "200001 b'last' True\n", err
     assert "cannot be mapped" in err
     assert "version 2 is built on version 1, which is in memory" in err
 
 
-def test_where_none_is_held_it_is_an_error(tmp_path: Path) -> None:
+def test_where_none_is_cached_it_is_an_error(tmp_path: Path) -> None:
     with start(BEHIND, tmp_path, "nothing") as process:
         out, err = process.communicate()
     assert out == ""

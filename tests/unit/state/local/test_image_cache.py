@@ -187,7 +187,7 @@ def test_pages_that_are_given_up_come_again_when_they_are_read(local_dir: Path, 
         assert rows_of(image) == rows(100_000, "1")
 
 
-def test_an_image_in_memory_has_no_pages_to_give_up() -> None:
+def test_an_image_in_memory_has_no_pages_to_drop() -> None:
     image = image_of(rows(100_000))
     image.drop_resident_pages()
     assert rows_of(image) == rows(100_000)

@@ -270,10 +270,10 @@ def test_a_store_does_not_take_a_missing_version_for_the_empty_one(tmp_path: Pat
         read_version(LOCAL, str(tmp_path), FORMAT, version_id, lambda _, chain: chain)
 
 
-@pytest.mark.parametrize("window_bytes", [1, 50, 70])
-def test_files_of_many_windows(tmp_path: Path, window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk_bytes", [1, 50, 70])
+def test_files_of_many_chunks(tmp_path: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     write_deltas(tmp_path, 9, snapshots=(3,), presumed=(3, 6))
-    monkeypatch.setattr(records, "CHUNK_BYTES", window_bytes)
+    monkeypatch.setattr(records, "CHUNK_BYTES", chunk_bytes)
     for version in range(1, 10):
         assert load(tmp_path, version) == state_at(version)
 
