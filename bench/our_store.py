@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import hdfsstore
 from bench import store_data
+from hdfsstore.state.protocols import ReadStateStore
 
 
 class OurStore:
@@ -62,7 +63,7 @@ class OurStore:
         self.version, self.checkpoint_unique_id = info.version, info.checkpoint_unique_id
         return [opened - start, got - opened, put - got, committed - put]
 
-    def read(self) -> hdfsstore.ReadStateStore:
+    def read(self) -> ReadStateStore:
         """The version that the store is at, for reading."""
         return self.provider.get_read_store(self.version, self.checkpoint_unique_id)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -26,7 +27,7 @@ class Stream:
         query: the one that was started last.
     """
 
-    query: StreamingQuery
+    query: Any  # a StreamingQuery; ours also has `hdfsstore`
 
     def __init__(self, spark: SparkSession, folder: Path, start: Start) -> None:
         self._spark = spark

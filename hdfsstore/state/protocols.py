@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -92,7 +92,7 @@ class ReadStateStore(Protocol):
     def close(self) -> None:
         """Releases the version. A writable store that was not committed is aborted."""
 
-    def __enter__(self) -> ReadStateStore: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -166,7 +166,7 @@ class StateStoreProvider(Protocol):
     def close(self) -> None:
         """Stops the background work and releases memory. Stores that are still open go on reading."""
 
-    def __enter__(self) -> StateStoreProvider: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -86,4 +86,4 @@ class MortalLog(DriverLog):
 
 def install() -> None:
     """From here on the drivers of this process are mortal."""
-    hdfsstore.spark.driver.start.DriverLog = MortalLog  # type: ignore[misc]
+    hdfsstore.spark.driver.start.DriverLog = MortalLog  # type: ignore[attr-defined,misc]

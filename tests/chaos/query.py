@@ -113,8 +113,8 @@ class Query:
         """
         assert self._spark is not None
         settings, checkpoint = self.settings, checkpoint or self.checkpoint
-        rows = self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", settings.files_per_batch)
-        rows = rows.json(str(self._folder / "input"))
+        reader = self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", settings.files_per_batch)
+        rows = reader.json(str(self._folder / "input"))
         if settings.timeouts == "EventTimeTimeout":
             rows = rows.withColumn("t", F.timestamp_millis("ms")).withWatermark("t", f"{DELAY} milliseconds")
         writer = stateful(rows, settings.method, settings.timeouts, str(self.faults)).writeStream

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -75,7 +76,7 @@ def test_modules_and_make_targets_that_are_named_are_there(page: Path) -> None:
 def test_examples_run(code: str) -> None:
     case = "join_inner" if "join_side" in code else "offset_log_v2"
     path = DATA / "spark-4.3.0" / case / "checkpoint"
-    names = {"hdfsstore": hdfsstore, "cp": hdfsstore.Checkpoint(path)}
+    names: dict[str, Any] = {"hdfsstore": hdfsstore, "cp": hdfsstore.Checkpoint(path)}
     exec(code.replace("file:///data/cp", path.as_uri()), names)  # what stands in reading.md, on a real checkpoint
     for name in names.keys() & {"table", "waiting", "changes"}:
         assert isinstance(names[name], pa.Table)
@@ -110,7 +111,9 @@ def loggers() -> set[str]:
         for node in nodes:
             if not (isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("logging.getLogger(")):
                 continue
+            assert isinstance(node.value, ast.Call)
             [target], [name] = node.targets, node.value.args
+            assert isinstance(target, ast.Name), f"{module} keeps its logger in {ast.unparse(target)}"
             uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)]
             assert uses, f"{module} makes a logger and does not use it"
             assert isinstance(name, ast.Constant), f"{module} gives its logger no fixed name"

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.errors import CheckpointIdMismatchError, StateStoreClosedError
@@ -28,7 +28,6 @@ from hdfsstore.state.versions.files import VersionId
 R = TypeVar("R", bound=ReadStateStore)
 S = TypeVar("S", bound=StateStore)
 U = TypeVar("U")
-Self = TypeVar("Self", bound="BaseProvider[Any, Any, Any, Any]")
 
 
 class BaseProvider(ABC, Generic[V, U, R, S]):
@@ -113,7 +112,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._release_local()
         self.versions.clear()
 
-    def __enter__(self: Self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

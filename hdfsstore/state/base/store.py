@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, NoReturn, Protocol, TypeVar, cast
+from typing import Generic, NoReturn, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
@@ -142,7 +142,7 @@ class BaseReadStore(ABC, Generic[O, U]):
         if not self._closed:
             self._end("was closed")
 
-    def __enter__(self) -> BaseReadStore[O, U]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hdfsstore._cext.versioned_map import Image
 from hdfsstore.errors import AddressSpaceError, StateStoreClosedError
@@ -226,7 +226,7 @@ class StoreImages:
         if lock is not None:
             lock.close()
 
-    def __enter__(self) -> StoreImages:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

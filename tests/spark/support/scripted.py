@@ -96,7 +96,8 @@ def play_arrow(timeout: str, has_watermark: bool, rows: pa.Table, state: Any) ->
     expired = state.expired()
     keys = (expired if expired.num_rows else rows).group_by("k").aggregate([]).select(["k"])
     values = state.get(keys)
-    made = []
+    made: list[dict[str, Any]] = []
+    states: list[GroupState] = []
     for key, value in zip(keys["k"].to_pylist(), values.to_pylist(), strict=True):
         exists = value["n"] is not None
         one = GroupState(
@@ -115,18 +116,19 @@ def play_arrow(timeout: str, has_watermark: bool, rows: pa.Table, state: Any) ->
             for k, i, ops in zip(*map(pa.ChunkedArray.to_pylist, rows.select(["k", "i", "ops"])), strict=True)
             if k == key
         ]
-        made.append({"k": key, "seen": play(got, one), "columns": None, "state": one})
-    for one in made:
-        _write(one["k"], one.pop("state"), state, timeout)
+        made.append({"k": key, "seen": play(got, one), "columns": None})
+        states.append(one)
+    for row, one in zip(made, states, strict=True):
+        _write(row["k"], one, state, timeout)
     return pa.Table.from_pylist(made, pa.schema({"k": pa.string(), "seen": pa.string(), "columns": pa.string()}))
 
 
 def _write(key: str | None, one: Any, state: Any, timeout: str) -> None:
-    keys, due = pa.array([key], pa.string()), one._timeout_timestamp
-    if one._removed and due == GroupState.NO_TIMESTAMP:
+    keys, timeout = pa.array([key], pa.string()), one._timeout_timestamp
+    if one._removed and timeout == GroupState.NO_TIMESTAMP:
         state.remove(keys)
-    elif one._updated or due != GroupState.NO_TIMESTAMP:
+    elif one._updated or timeout != GroupState.NO_TIMESTAMP:
         n, later = one.getOption or (None, None)
         value = pa.table({"n": pa.array([n], pa.int64()), "later": pa.array([later], pa.string())})
         since = state.processing_time_ms if timeout == "ProcessingTimeTimeout" else 0
-        state.put(keys, value, None if due == GroupState.NO_TIMESTAMP else int(due) - since)
+        state.put(keys, value, None if timeout == GroupState.NO_TIMESTAMP else int(timeout) - since)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from hdfsstore.cli.app import app
@@ -22,7 +23,9 @@ def test_help_names_the_commands(run: Run) -> None:
 
 def test_the_page_names_every_option_of_each_command() -> None:
     page = (Path(__file__).parents[3] / "docs/cli.md").read_text("utf-8")
-    commands = {name: command.params for name, command in get_command(app).commands.items()}
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands = {name: command.params for name, command in group.commands.items()}
     named = {name: set() for name in commands}
     for options, of in re.findall(r"^\| (`-.*?) \| ([\w, ]+) \|", page, re.MULTILINE):
         for name in commands if of == "all" else of.split(", "):

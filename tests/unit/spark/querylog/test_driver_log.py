@@ -212,7 +212,7 @@ def test_a_driver_that_comes_late_leaves_the_other_s_entries(spark: Spark, monke
     run(spark, spark.log(), 0)
     spark.offsets(1)
     slow, fast = spark.log(), spark.log()
-    looked = driver_log.is_done
+    looked = driver_log.is_done  # type: ignore[attr-defined]
 
     def overtaken(*args: Any) -> bool:
         found = looked(*args)
@@ -277,7 +277,7 @@ def test_a_driver_killed_while_it_moves_entries(spark: Spark, monkeypatch: pytes
 
     from hdfsstore.spark.querylog import rewind
 
-    publish = rewind.publish
+    publish = rewind.publish  # type: ignore[attr-defined]
     monkeypatch.setattr(rewind, "publish", killed)
     with pytest.raises(KeyboardInterrupt):
         spark.log().begin(2)

@@ -6,12 +6,12 @@ import contextlib
 import logging
 import os
 import resource
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
-from hdfsstore.state.maintenance import retries
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.versions.files import VersionId
 from tests.support.partition import EMPTY, Partition, read
@@ -66,8 +66,8 @@ def test_a_snapshot_that_does_not_fit(any_executors: Partition, caplog: pytest.L
 
 def test_it_is_tried_again_once_the_wait_is_over(any_executors: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [0.0]
-    monotonic = retries.time.monotonic
-    monkeypatch.setattr(retries.time, "monotonic", lambda: monotonic() + late[0])
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + late[0])
     provider = any_executors.open(min_deltas_for_snapshot=2, maintenance_interval=INTERVAL)
     version, rows = large(provider)
     with no_room():

@@ -46,7 +46,7 @@ class Folder:
     def verify(self, version_id):
         self.verified.append(version_id)
         if version_id in self.damaged:
-            raise CorruptFileError("damaged", name(*version_id, "snapshot"))
+            raise CorruptFileError("damaged", name(*version_id, kind="snapshot"))
 
     def left(self):
         return {path.name for path in self.path.iterdir()}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
 
 import pytest
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.state.maintenance import retries
 from hdfsstore.state.maintenance.retries import Retries
 
 log = logging.getLogger("hdfsstore.tests")
@@ -23,7 +23,7 @@ def full(name: str) -> StateStoreError:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(retries.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
