@@ -34,7 +34,7 @@ def mapped(image: Image, folder: str) -> Image:
 
 @pytest.mark.parametrize("where", FOLDERS)
 @pytest.mark.parametrize(("num_keys", "num_lookups"), SIZES)
-def test_lookups_in_given_up_pages(
+def test_lookups_in_dropped_pages(
     report: Report, smoke: bool, rounds: int, num_keys: int, num_lookups: int, where: str
 ) -> None:
     if smoke:

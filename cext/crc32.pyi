@@ -1,7 +1,7 @@
 from typing_extensions import Buffer
 
 def first_bad_chunk(data: Buffer, sums: Buffer, chunk: int) -> int:
-    """Index of the first chunk of `data` whose CRC-32 is not the one that `sums` has for it, or -1.
+    """Index of the first chunk of `data` whose CRC-32 differs from its one in `sums`, or -1.
 
     `data` is whole chunks of `chunk` bytes; `sums` has a big-endian uint32 for each. The GIL is released.
 

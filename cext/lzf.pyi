@@ -1,11 +1,11 @@
 from typing_extensions import Buffer
 
 def decode(data: Buffer, raw_size: int) -> bytes:
-    """The raw_size bytes that data, the body of an LZF chunk, holds.
+    """Decodes the body of an LZF chunk to raw_size bytes.
 
     Raises:
-        ValueError: it does not hold them.
+        ValueError: data is damaged, or of another size.
     """
 
 def encode(data: Buffer) -> bytes:
-    """The body of an LZF chunk that holds data; 1/32 longer than data at worst."""
+    """Encodes data as the body of an LZF chunk, which is at most 1/32 longer than data."""

@@ -23,7 +23,7 @@ class Kind(IntEnum):
     STRUCT = ...
 
 class Column:
-    """One Arrow array as the hash reads it. The array's Arrow type is the one that the kind reads."""
+    """An Arrow array for the hash. Its Arrow type must be the one that the kind reads."""
 
     def __init__(self, kind: Kind, array: pa.Array[Any], children: Iterable[Column] = ()) -> None: ...
 

@@ -1,16 +1,16 @@
 from typing import Any
 
 DEPTH: int
-"""How deep lists and dicts may be nested: every release of msgpack packs and unpacks that much."""
+"""How deep lists and dicts may be nested. Every release of msgpack packs and unpacks this depth."""
 
 def packable(value: Any) -> Any:
-    """A value such as msgpack gives it back, but for tuples, which are lists then, and the zones of datetimes.
+    """Returns a value that msgpack packs and unpacks unchanged, except that tuples become lists and zones UTC.
 
-    It is the value itself where all in it is of types that msgpack has. Otherwise it is a copy, in which scalars of
-    NumPy and pandas, and values of subclasses, are Python's own.
+    It is the given value if all types in it are msgpack's. Otherwise it is a copy, in which scalars of NumPy and
+    pandas, and values of subclasses, are Python's own.
 
     Raises:
-        TypeError: there is a value of another type, or a key of a dict that does not come back as one.
-        ValueError: there is a number, string or datetime that does not come back, dicts and lists are nested deeper
-            than DEPTH, or two keys of a dict come back as one.
+        TypeError: there is a value of another type, or a dict's key would not be unpacked as a key.
+        ValueError: a number, string or datetime would not be unpacked unchanged, dicts and lists are nested deeper
+            than DEPTH, or two keys of a dict would be unpacked as one.
     """

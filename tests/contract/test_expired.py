@@ -46,7 +46,7 @@ def test_a_backend_without_the_index_refuses_it_by_name(partition: Partition) ->
 
 
 @WITH_INDEX
-def test_what_is_due_from_batch_to_batch(indexed: StateStoreProvider, partition: Partition) -> None:
+def test_keys_expire_from_batch_to_batch(indexed: StateStoreProvider, partition: Partition) -> None:
     longs: dict[bytes, int | None] = {b"%d" % i: i for i in range(-5, 30)} | {b"null": None}
     base = write(indexed, EMPTY, {key: row(long) for key, long in longs.items()} | {b"short": b"15 bytes of this"})
     for number in range(4):

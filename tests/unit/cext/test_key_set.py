@@ -120,7 +120,7 @@ def test_records_that_were_not_noted_are_refused() -> None:
             known.keep_noted(keys, values, first)
 
 
-def test_a_key_that_comes_again_is_told_from_the_next_window_on() -> None:
+def test_a_key_that_comes_again_is_told_from_the_next_chunk_on() -> None:
     known = KeySet()
     known.note(*spans([(b"a", b"1"), (b"a", b"2")]))
     assert not known.superseded

@@ -207,7 +207,7 @@ def test_later_updates_do_not_show() -> None:
     assert found(transaction, 1 << 50) == {b"own": row(4)} | {b"more %d" % i: row(1) for i in range(2_000)}
 
 
-def test_what_is_due_and_stays_is_due_again() -> None:
+def test_expired_keys_that_stay_are_expired_again() -> None:
     state = {b"%d" % i: row(i) for i in range(500)}
     map_, layer = VersionedMap(image_of(state, timeout_offset=AT)), 0
     for batch in range(1, 10):

@@ -325,7 +325,7 @@ def test_lz4_checks_blocks_of_one_size_together(count):
                 assert caught.value.offset == offset
 
 
-def test_lz4_never_writes_behind_the_window():
+def test_lz4_never_writes_behind_the_buffer():
     buffer = bytearray(b"\xaa" * 10_000)
     for size in (0, 1, 2_999, 3_000, 5_999, 6_000, 7_000):
         reader = Lz4BlockReader(io.BytesIO(block(BODY, GOOD) * 2 + END), "f")

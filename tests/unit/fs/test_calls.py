@@ -147,7 +147,7 @@ def test_no_try_begins_that_could_end_after_the_deadline(make: Callable[..., Cal
 def test_pauses_grow_up_to_a_limit_and_differ(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Calls]) -> None:
     monkeypatch.undo()
     pauses: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     server = Server(*[BusyError()] * 40)
     make().call("GET", "/f", server.answer, repeatable=True)
     assert len(pauses) == 40

@@ -15,7 +15,7 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep nothing")
-def test_holes_between_what_is_used_are_given_back() -> None:
+def test_holes_between_what_is_used_are_trimmed() -> None:
     # Larger than what Python allocates by itself, and smaller than what the C library maps by itself.
     blocks = [bytes(10_000) for _ in range(20_000)]
     blocks[:] = blocks[-1:]

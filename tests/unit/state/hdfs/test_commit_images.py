@@ -125,7 +125,7 @@ def test_without_a_disk_it_is_in_memory(any_executors: Partition, tmp_path: Path
     assert read(any_executors.open(), version) == rows(2)
 
 
-def test_what_is_due_is_found_in_it(any_executors: Partition) -> None:
+def test_expired_keys_are_found_in_it(any_executors: Partition) -> None:
     state = {key: struct.pack("<qqq1000x", 0, 0, i) for i, key in enumerate(KEYS)}
     version = commit(any_executors.open(shared_across_workers=True, timeout_offset=16), EMPTY, state)
     assert images(any_executors) == {image_of(version)}

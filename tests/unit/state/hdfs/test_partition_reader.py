@@ -219,7 +219,7 @@ def test_a_snapshot_with_a_damaged_checksum_file_is_passed_over(
     assert f"going on from snapshot {snapshots[-2]} and the deltas" in caplog.text
 
 
-def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_window(
+def test_bytes_behind_the_end_mark_do_not_overwrite_a_delta_of_one_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "CHUNK_BYTES", 3 * 24)

@@ -177,7 +177,7 @@ def test_an_image_is_mapped_shared_and_for_reading_only(local_dir: Path, images:
 
 
 @needs_smaps
-def test_pages_that_are_given_up_come_again_when_they_are_read(local_dir: Path, images: StoreImages) -> None:
+def test_dropped_pages_come_again_when_they_are_read(local_dir: Path, images: StoreImages) -> None:
     image = write(images, 1, count=100_000)
     assert rows_of(image) == rows(100_000, "1")
     for _ in range(2):
