@@ -1,4 +1,4 @@
-# Sourced by test-asan.sh and test-tsan.sh. Python itself is not built with sanitizers, so their runtime is loaded first.
+# Sourced by test-asan.sh and test-tsan.sh. Python itself has no sanitizers, so their runtime is loaded first.
 
 # Builds the compiled modules with sanitizers into build/NAME, goes there, and loads the libraries of their runtime.
 #   sanitized NAME SANITIZERS LIBRARY...
@@ -28,5 +28,6 @@ sanitized() {
 
 # The tests of files and folders, on that build. What a sanitizer writes before it ends the process is not captured.
 run_tests() {
-    $python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick -q --capture=sys "$@"
+    $python -m pytest -c "$root/pyproject.toml" --rootdir . -p no:cacheprovider --hypothesis-profile quick \
+        -q --capture=sys "$@"
 }

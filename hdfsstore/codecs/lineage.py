@@ -2,7 +2,8 @@
 
     int16 BE length | "v3"           Java's writeUTF: the layout of the records after it: that of records.py
     int16 BE length | lineage        JSON, ASCII, at most 65,535 bytes:
-                                     [{"version":1,"checkpointUniqueId":"<id>"},{"version":2,"checkpointUniqueId":"<id>"}]
+                                     [{"version":1,"checkpointUniqueId":"<id>"},
+                                      {"version":2,"checkpointUniqueId":"<id>"}] without the line break
 
 The lineage has each version once, from the last snapshot that the writer knew or assumed to the version before the
 file's own. It is [] if the file builds on no version with an id. The header is Spark's changelog format v3

@@ -62,7 +62,9 @@ class Literal:
             return pa.scalar(value, kind)
         if self._is_comparable(kind):
             try:
-                return pa.scalar(float(value), kind) if pa.types.is_floating(kind) else pa.scalar(value)  # type: ignore[arg-type]
+                if pa.types.is_floating(kind):
+                    return pa.scalar(float(value), kind)  # type: ignore[arg-type]
+                return pa.scalar(value)
             except (pa.ArrowInvalid, OverflowError) as error:
                 raise ConditionError(f"{field.name} is {kind}: {self.text} does not fit: {error}") from None
         hint = " (write strings in single quotes)" if pa.types.is_string(kind) else ""

@@ -175,5 +175,22 @@ def prose(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_of_prose_have_120_characters_at_most(page: Path) -> None:
-    """Ruff holds the lines of Python to the same."""
     assert [line for line in prose(page) if len(line) > 120] == []
+
+
+def test_lines_of_code_have_120_characters_at_most() -> None:
+    """Ruff checks neither what mypy's comments add to a line, nor other languages than Python."""
+    kinds = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c", ".java", ".sh"}
+    tops = ("hdfsstore", "cext", "tests", "bench", "demo", "tools")
+    paths = [
+        path for top in tops for path in (ROOT / top).rglob("*") if path.suffix in kinds and DATA not in path.parents
+    ]
+    paths += [ROOT / "Makefile", ROOT / "setup.py", ROOT / ".ci" / "run"]
+    assert len(paths) > 400
+    long = {
+        (path.relative_to(ROOT), line)
+        for path in paths
+        for line in path.read_text("utf-8").split("\n")
+        if len(line) > 120
+    }
+    assert long == set()

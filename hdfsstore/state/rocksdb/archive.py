@@ -2,7 +2,8 @@
 
     <v>[_<id>].zip    MANIFEST-<n>, CURRENT, OPTIONS-<n>, <n>.log (empty), metadata
     metadata          "v1", a line feed, and one line of JSON:
-                      {"sstFiles":[{"localFileName":"000008.sst","dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
+                      {"sstFiles":[{"localFileName":"000008.sst",
+                                    "dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
                        "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
     SSTs/<dfsSstFileName>    the SST files, uploaded once and named by every zip that needs them
 

@@ -24,7 +24,7 @@ SDK = "software.amazon.awssdk.auth.credentials"
 
 
 def settings(*, environment: dict[str, str] | None = None, resolved: bool = False, **conf: str) -> S3Settings:
-    properties = {f"fs.s3a.{name}": value for name, value in conf.pop("s3a", {}).items()} | conf  # type: ignore[attr-defined]
+    properties = {f"fs.s3a.{name}": value for name, value in conf.pop("s3a", {}).items()} | conf
     return s3_settings("data", properties, secrets_resolved=resolved, environment=environment or {})
 
 
@@ -225,7 +225,7 @@ def test_hadoops_store_of_keys_is_refused_unless_hadoop_has_read_it() -> None:
     conf = {**KEYS, "hadoop.security.credential.provider.path": "jceks://file/keys.jceks"}
     with pytest.raises(UnsupportedSettingError, match=r"hadoop\.security\.credential\.provider\.path"):
         s3_settings("data", conf, environment={})
-    assert s3_settings("data", conf, environment={}, secrets_resolved=True) == S3Settings(**OWN_KEYS)  # type: ignore[arg-type]
+    assert s3_settings("data", conf, environment={}, secrets_resolved=True) == S3Settings(**OWN_KEYS)
     assert s3_settings("data", conf, environment={}, **OWN_KEYS) == S3Settings(**OWN_KEYS)  # type: ignore[arg-type]
 
 

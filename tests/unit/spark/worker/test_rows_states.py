@@ -94,7 +94,7 @@ def test_event_time_timeouts(tmp_path: Path) -> None:
             yield key[0], state.getCurrentWatermarkMs(), 0.0
             with pytest.raises(ValueError, match="watermark"):
                 state.setTimeoutTimestamp(4_999)
-            state.setTimeoutTimestamp(datetime.datetime(1970, 1, 1, 0, 0, 6, 999_999, datetime.UTC))  # type: ignore[arg-type]
+            state.setTimeoutTimestamp(datetime.datetime(1970, 1, 1, 0, 0, 6, 999_999, datetime.UTC))
 
     with partition.batch(watermark_ms=5_000) as state:
         assert run(engine_of(timed), state, call(events(("a", 1.0)), "user")) == [("a", 5_000, 0.0)]

@@ -79,7 +79,7 @@ def test_what_a_task_carries_for_each_partition_is_small(tmp_path: Path) -> None
 
     def size(ids: Sequence[str | None]) -> int:
         batch = BatchSpec(1, BaseIds(ids), -1, 1_000, -1, False, True)
-        return len(cloudpickle.dumps(StatefulTask(query, ShippedEngine(b""), batch, cast("Any", Reports()))))  # type: ignore[no-untyped-call]
+        return len(cloudpickle.dumps(StatefulTask(query, ShippedEngine(b""), batch, cast("Any", Reports()))))
 
     ids = [str(uuid.uuid4()) for _ in range(30_000)]
     assert size(ids) < 500_000
