@@ -31,6 +31,20 @@ from hdfsstore.fs.s3_keys import (
 )
 from hdfsstore.fs.secret import Secret
 
+# Which of them are set decides which credentials are taken, so those of one origin are never mixed with others.
+_CREDENTIALS: Final = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        "access.key",
+        "assumed.role.arn",
+        "assumed.role.credentials.provider",
+        "auth.profile.file",
+        "auth.profile.name",
+        "aws.credentials.provider",
+        "secret.key",
+        "session.token",
+    )
+)
 _CENTRAL = "s3.amazonaws.com"
 # s3.eu-west-1.amazonaws.com, s3-eu-west-1..., s3.dualstack.eu-west-1..., x.s3.eu-west-1.vpce.amazonaws.com
 _REGION = re.compile(r"(?<=[./-])([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.vpce)?\.amazonaws\.com")
@@ -63,6 +77,7 @@ _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 def s3_settings(
     bucket: str,
     conf: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
     *,
     secrets_resolved: bool = False,
     environment: Mapping[str, str] = os.environ,
@@ -72,29 +87,33 @@ def s3_settings(
 
     Args:
         bucket: its name.
-        conf: Hadoop's configuration, with what the user has set in it. Only properties that somebody has set.
+        conf: Hadoop's configuration: the properties that somebody has set.
+        options: properties of the user, which win. Credentials in them take the place of all those in conf.
         secrets_resolved: whether the keys and passwords in conf are those that Hadoop's credential providers have.
         environment: has the region and the endpoint, if conf does not say them.
-        fields: of S3Settings that win.
+        fields: more of S3Settings, if they are not None.
 
     Raises:
         UnsupportedSettingError: a setting about security, or about where data lies, cannot be honoured.
         StateStoreError: the value of a setting makes no sense.
     """
-    own = of_bucket(conf, bucket)
+    own, chosen = of_bucket(conf, bucket), of_bucket(options or {}, bucket)
+    has_credentials = not _CREDENTIALS.isdisjoint(chosen)
+    if has_credentials:
+        own = {name: value for name, value in own.items() if name not in _CREDENTIALS}
+    own |= chosen
     _check(own, conf, secrets_resolved=secrets_resolved)
-    given = {name: value for name, value in fields.items() if value is not None}
-    made = {
+    if not has_credentials and not secrets_resolved:
+        _refuse_stores_of_keys(own, conf)
+    return s3.S3Settings(
         **_place(own, environment),
-        **(_credentials(own, conf, secrets_resolved) if "access_key" not in given else {}),
+        **credentials(own),
         **_proxy(own),
         **_encryption(own),
         **_objects(own),
         **_times(own),
-    }
-    if "access_key" in given:
-        made.pop("profile", None)
-    return s3.S3Settings(**{**made, **given})
+        **{name: value for name, value in fields.items() if value is not None},
+    )
 
 
 def of_bucket(conf: Mapping[str, str], bucket: str) -> dict[str, str]:
@@ -174,18 +193,13 @@ def _first_of(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((environment[name] for name in names if environment.get(name)), "")
 
 
-def _credentials(own: Mapping[str, str], conf: Mapping[str, str], secrets_resolved: bool) -> dict[str, Any]:
-    if not secrets_resolved:
-        for name, value in (
-            (f"{PREFIX}{PROVIDER_PATH}", own.get(f"{PREFIX}{PROVIDER_PATH}")),
-            (CREDENTIAL_PROVIDER_PATH, conf.get(CREDENTIAL_PROVIDER_PATH)),
-        ):
-            if value:
-                raise UnsupportedSettingError(
-                    f"{name} is set: the keys are in a store that only Hadoop's own client can read",
-                    remedy="Give keys in storage_options (access.key and secret.key of s3a), or work in Spark",
-                )
-    return credentials(own)
+def _refuse_stores_of_keys(own: Mapping[str, str], conf: Mapping[str, str]) -> None:
+    for name in (f"{PREFIX}{PROVIDER_PATH}", CREDENTIAL_PROVIDER_PATH):
+        if own.get(name) or conf.get(name):
+            raise UnsupportedSettingError(
+                f"{name} is set: the keys are in a store that only Hadoop's own client can read",
+                remedy=f"Give {PREFIX}access.key and {PREFIX}secret.key in storage_options, or work in Spark",
+            )
 
 
 def _proxy(own: Mapping[str, str]) -> dict[str, Any]:

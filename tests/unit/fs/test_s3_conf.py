@@ -226,7 +226,23 @@ def test_hadoops_store_of_keys_is_refused_unless_hadoop_has_read_it() -> None:
     with pytest.raises(UnsupportedSettingError, match=r"hadoop\.security\.credential\.provider\.path"):
         s3_settings("data", conf, environment={})
     assert s3_settings("data", conf, environment={}, secrets_resolved=True) == S3Settings(**OWN_KEYS)
-    assert s3_settings("data", conf, environment={}, **OWN_KEYS) == S3Settings(**OWN_KEYS)  # type: ignore[arg-type]
+    theirs = {"fs.s3a.access.key": "AKIA", "fs.s3a.secret.key": "s3cr3t"}
+    assert s3_settings("data", conf, theirs, environment={}) == S3Settings(**OWN_KEYS)
+
+
+def test_the_users_options_win_and_their_keys_are_not_mixed_with_others() -> None:
+    conf = {
+        "fs.s3a.bucket.data.access.key": "FILE",
+        "fs.s3a.bucket.data.secret.key": "FILE",
+        "fs.s3a.session.token": "FILE",
+        "fs.s3a.bucket.data.endpoint": "http://file",
+        "fs.s3a.aws.credentials.provider": "my.Provider",
+        "fs.s3a.path.style.access": "true",
+    }
+    made = s3_settings("data", conf, {**KEYS, "fs.s3a.endpoint": "http://mine"}, environment={})
+    assert made == S3Settings(endpoint_url="http://mine", path_style=True, **OWN_KEYS)
+    profile = s3_settings("data", conf, {"fs.s3a.auth.profile.name": "me"}, environment={})
+    assert profile == S3Settings(endpoint_url="http://file", path_style=True, profile="me")
 
 
 @pytest.mark.parametrize("name", ["fs.s3.enableServerSideEncryption", "fs.s3.cse.enabled", "fs.s3n.awsSecretAccessKey"])
