@@ -57,8 +57,13 @@ class HdfsClient(Protocol):
 
     def open(self, path: str) -> ReadableFile: ...
 
-    def create(self, path: str) -> WritableFile:
-        """Makes a file, and the folders above it. FileExistsError: the name is taken."""
+    def create(self, path: str, *, one_replica: bool) -> WritableFile:
+        """Makes a file, and the folders above it. FileExistsError: the name is taken.
+
+        Args:
+            one_replica: each block is written to one DataNode, and the NameNode then makes the other replicas. A
+                DataNode that is lost is among the first of a block until the NameNode has noticed it.
+        """
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> None:
         """Gives a file another name, at once. FileExistsError: the name is taken, without overwrite."""

@@ -13,21 +13,22 @@ a dead writer           leaves a file .<name>.<uuid>.tmp, which may be under con
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyarrow.fs import FileInfo, FileType
 
-from hdfsstore.errors import FileChangedError, FileSystemTimeoutError, StateStoreError
+from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.calls import Calls
 from hdfsstore.fs.hdfs.choose_client import choose
-from hdfsstore.fs.hdfs.client import HdfsClient, HdfsError, ReadableFile, WritableFile
+from hdfsstore.fs.hdfs.client import HdfsClient, HdfsError
 from hdfsstore.fs.hdfs.per_process import PerProcess
+from hdfsstore.fs.hdfs.ranges import Ranges, open_small
+from hdfsstore.fs.hdfs.writing import Rename, Write, append, chunks_of, clock, create_temporary
 from hdfsstore.fs.range_reader import BLOCK, RangeReader
 from hdfsstore.fs.request_metrics import RequestMetrics
-from hdfsstore.fs.temporary_names import temporary_path
 from hdfsstore.fs.typed_errors import Undeleted
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("hdfsstore.fs.hdfs")
 
-# So many bytes are sent by one call. A file of at most so many is sent again if that has failed.
-_CHUNK = 8 << 20
 _RIGHTS = "Grant the user of this process the rights, or act as another user (HADOOP_USER_NAME without Kerberos)"
 _LOGIN = "Log in (kinit), or see that HADOOP_TOKEN_FILE_LOCATION names a file with a token that is still valid"
 _REMEDIES = {
@@ -86,13 +85,13 @@ class HdfsFileManager:
 
     def open_file(self, path: str, size: int | None = None) -> RangeReader:
         if size is None or size <= BLOCK:
-            file, first = self._call("open", path, partial(_open, path=path))
+            file, first = self._call("open", path, partial(open_small, path=path))
             if len(first) == file.size:
                 self.requests.read(file.size)
                 return RangeReader(first, file.size, file.read_range, path=path)
         info = self._info(path)  # of the file that is opened next, or of an older one
-        file, _ = self._call("open", path, partial(_open, path=path))
-        return RangeReader(b"", file.size, _Ranges(self._call, self.requests, path, file, info).read, path=path)
+        file, _ = self._call("open", path, partial(open_small, path=path))
+        return RangeReader(b"", file.size, Ranges(self._call, self.requests, path, file, info).read, path=path)
 
     def create(self, path: str, content: Iterable[Buffer]) -> None:
         self._publish(path, content, overwrite=False)
@@ -113,7 +112,7 @@ class HdfsFileManager:
         undeleted.check()
 
     def now_ns(self, folder: str) -> int:
-        return self._call("clock", folder, lambda client: _clock(client, folder))
+        return self._call("clock", folder, lambda client: clock(client, folder))
 
     def _info(self, path: str) -> FileInfo:
         try:
@@ -125,7 +124,7 @@ class HdfsFileManager:
         temporary = self._write(path, content)
         try:
             with self._calls.writing(path):
-                self._call("rename", path, _Rename(temporary, path, overwrite=overwrite))
+                self._call("rename", path, Rename(temporary, path, overwrite=overwrite))
         except FileNotFoundError as error:
             raise StateStoreError(
                 f"the file was written as {temporary}, which somebody has deleted",
@@ -140,19 +139,19 @@ class HdfsFileManager:
 
     def _write(self, path: str, content: Iterable[Buffer]) -> str:
         """Writes a file under a temporary name, which it returns."""
-        chunks = _chunks(content)
+        chunks = chunks_of(content)
         first, second = next(chunks, b""), next(chunks, None)
         if second is not None:
             return self._write_long(path, chain((first, second), chunks))
-        temporary = self._call("write", path, lambda client: _write_small(client, path, first))
+        temporary = self._call("write", path, Write(path, first))
         self.requests.written(len(first))
         return temporary
 
     def _write_long(self, path: str, chunks: Iterable[bytes]) -> str:
-        temporary, file = self._call("create", path, lambda client: _create(client, path))
+        temporary, file = self._call("create", path, lambda client: create_temporary(client, path))
         try:
             for chunk in chunks:
-                self._call("write", path, partial(_append, file, chunk), repeatable=False)
+                self._call("write", path, partial(append, file, chunk), repeatable=False)
                 self.requests.written(len(chunk))
             self._call("close", path, lambda _: file.close(), repeatable=False)
         except FileSystemTimeoutError:
@@ -193,128 +192,8 @@ class HdfsFileManager:
             raise
 
 
-class _Rename:
-    """A rename that may be tried again."""
-
-    def __init__(self, temporary: str, path: str, *, overwrite: bool) -> None:
-        self._temporary = temporary
-        self._path = path
-        self._overwrite = overwrite
-        self._unanswered = False
-
-    def __call__(self, client: HdfsClient) -> None:
-        try:
-            client.rename(self._temporary, self._path, overwrite=self._overwrite)
-        except FileNotFoundError:
-            if not self._unanswered:
-                raise
-            log.debug("%s: the rename was carried out, though its answer was lost", self._path)
-        except HdfsError:
-            self._unanswered = True
-            raise
-
-
-class _Ranges:
-    """Reads ranges of one version of a file.
-
-    Args:
-        info: of the file when it was opened, or before.
-    """
-
-    def __init__(self, call: Any, requests: RequestMetrics, path: str, file: ReadableFile, info: FileInfo) -> None:
-        self._call = call
-        self._requests = requests
-        self._path = path
-        self._file = file
-        self._info = info
-
-    def read(self, offset: int, size: int) -> Buffer:
-        content: Buffer = self._call("read", self._path, lambda client: self._read(client, offset, size))
-        self._requests.read(size)
-        return content
-
-    def _read(self, client: HdfsClient, offset: int, size: int) -> Buffer:
-        file = self._file
-        try:
-            return file.read_range(offset, size)
-        except HdfsError:
-            self._file = self._opened_anew(client)
-            raise
-
-    def _opened_anew(self, client: HdfsClient) -> ReadableFile:
-        try:
-            now = client.info(self._path)
-            file = client.open(self._path)
-        except FileNotFoundError:
-            raise self._changed() from None
-        then = self._info
-        if (now.size, now.mtime_ns, file.size) != (then.size, then.mtime_ns, then.size):
-            raise self._changed()
-        return file
-
-    def _changed(self) -> FileChangedError:
-        return FileChangedError("the file was replaced or deleted while it was read", self._path, remedy="Read it anew")
-
-
-def _open(client: HdfsClient, path: str) -> tuple[ReadableFile, bytes]:
-    """Opens a file, and reads it if it is small."""
-    file = client.open(path)
-    return file, bytes(file.read_range(0, file.size)) if 0 < file.size <= BLOCK else b""
-
-
-def _write_small(client: HdfsClient, path: str, content: bytes) -> str:
-    temporary, file = _create(client, path)
-    try:
-        if content:
-            file.write(content)
-        file.close()
-    except HdfsError as error:
-        if not error.may_pass:
-            client.delete(temporary)
-        raise
-    except FileNotFoundError as error:
-        raise HdfsError("FileNotFound", str(error), may_pass=False) from error
-    return temporary
-
-
-def _append(file: WritableFile, chunk: bytes, _: HdfsClient) -> None:
-    file.write(chunk)
-
-
 def _delete(client: HdfsClient, path: str) -> None:
     client.delete(path)
-
-
-def _create(client: HdfsClient, path: str) -> tuple[str, WritableFile]:
-    temporary = temporary_path(path)
-    try:
-        return temporary, client.create(temporary)
-    except (FileExistsError, FileNotFoundError) as error:  # neither is about `path`
-        raise HdfsError(type(error).__name__, str(error), may_pass=False) from error
-
-
-def _clock(client: HdfsClient, folder: str) -> int:
-    temporary = _write_small(client, f"{folder}/clock", b"")
-    now: int = client.info(temporary).mtime_ns
-    client.delete(temporary)
-    return now
-
-
-def _chunks(content: Iterable[Buffer]) -> Iterator[bytes]:
-    """Joins pieces to bytes, which hdfs-native takes many times faster than other buffers."""
-    pieces: list[memoryview] = []
-    size = 0
-    for piece in content:
-        rest = memoryview(piece).cast("B")
-        while size + len(rest) > _CHUNK:
-            pieces.append(rest[: _CHUNK - size])
-            rest = rest[_CHUNK - size :]
-            yield b"".join(pieces)
-            pieces, size = [], 0
-        pieces.append(rest)
-        size += len(rest)
-    if size:
-        yield b"".join(pieces)
 
 
 def _may_pass(error: Exception) -> bool:

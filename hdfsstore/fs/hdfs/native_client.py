@@ -7,6 +7,8 @@ What it does on its own accord, and what is done about it here:
     a read past the end of a file panics                  HdfsFileManager asks for ranges inside the file
     a file that is given up is closed when it is          its finalizer is told that it is closed
     collected, after an error with 15 s of retries
+    a DataNode of a new block that does not answer is     see `one_replica` in client.py
+    an error, as if it were not one of several
     settings that it does not look at                     native_conf.py
 """
 
@@ -16,15 +18,16 @@ import ctypes
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 
 from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.native_conf import check, client_conf, file_options
+from hdfsstore.fs.hdfs.native_conf import act_as, check, client_conf, file_options
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 try:
@@ -56,9 +59,11 @@ class NativeClient:
 
     def __init__(self, settings: HdfsSettings) -> None:
         check(settings)
+        act_as(settings)
         conf = dict(settings.conf)
-        replication, block_size, permission = file_options(conf)
-        self._options = hdfs_native.WriteOptions(block_size, replication, permission, False, True)
+        self._replication, block_size, permission = file_options(conf)
+        self._options = hdfs_native.WriteOptions(block_size, self._replication, permission, False, True)
+        self._one_replica = hdfs_native.WriteOptions(block_size, 1, permission, False, True)
         # /dev/null: what HADOOP_CONF_DIR says is in the settings already, if it counts.
         with _errors(settings.url):
             self._client = hdfs_native.Client(settings.url, client_conf(conf), os.devnull)
@@ -79,9 +84,21 @@ class NativeClient:
         with _errors(path):
             return NativeReadableFile(self._client.read(path), path)
 
-    def create(self, path: str) -> NativeWritableFile:
+    def create(self, path: str, *, one_replica: bool) -> NativeWritableFile:
         with _errors(path):
-            return NativeWritableFile(self._client.create(path, self._options), path)
+            if not one_replica:
+                return NativeWritableFile(self._client.create(path, self._options), path)
+            if self._replication is None:
+                self._replication = self._default_replication(path)
+            file = self._client.create(path, self._one_replica)
+            return NativeWritableFile(file, path, partial(self._client.set_replication, path, self._replication))
+
+    def _default_replication(self, path: str) -> int:
+        """What the NameNode gives to a file, as a file tells that has the path for the moment."""
+        io.IOBase.close(self._client.create(path, self._options))
+        replication = self._client.get_file_info(path).replication
+        self._client.delete(path)
+        return replication or 1
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> None:
         with _errors(target):
@@ -108,9 +125,10 @@ class NativeReadableFile:
 class NativeWritableFile:
     """A WritableFile."""
 
-    def __init__(self, file: hdfs_native.FileWriter, path: str) -> None:
+    def __init__(self, file: hdfs_native.FileWriter, path: str, at_end: Callable[[], object] = bool) -> None:
         self._file = file
         self._path = path
+        self._at_end = at_end
         io.IOBase.close(file)  # nothing is closed by this but the finalizer's eyes, which else calls file.close()
 
     def write(self, content: bytes) -> None:
@@ -120,6 +138,7 @@ class NativeWritableFile:
     def close(self) -> None:
         with _errors(self._path):
             self._file.close()
+            self._at_end()
 
 
 def native_name() -> str:

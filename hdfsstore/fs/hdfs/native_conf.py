@@ -60,11 +60,34 @@ _REFUSED = {
 }
 _SIZE = re.compile(r"(\d+)([kmgtpe]?)", re.IGNORECASE)
 _DEFAULT_UMASK = "022"
+_USER = "HADOOP_USER_NAME"
 
 
 def is_native_key(key: str) -> bool:
     """hdfs-native looks at this setting of Hadoop."""
     return key in NATIVE_KEYS or any(key.startswith(prefix) for prefix in NATIVE_KEYS if prefix.endswith("."))
+
+
+def act_as(settings: HdfsSettings) -> None:
+    """Has hdfs-native act as the user of the settings, in this process.
+
+    Raises:
+        UnsupportedSettingError: the process acts as another user.
+    """
+    if settings.user is None:
+        return
+    conf = dict(settings.conf)
+    kerberos = conf.get("hadoop.security.authentication", "simple").lower() != "simple"
+    named = os.environ.get(_USER)
+    if kerberos or (named is not None and named != settings.user):
+        raise UnsupportedSettingError(
+            f"hdfs-native cannot act as the user {settings.user} of the settings",
+            settings.url,
+            remedy="With Kerberos, log in as that user (kinit)"
+            if kerberos
+            else f"{_USER} has another one: change that",
+        )
+    os.environ[_USER] = settings.user
 
 
 def check(settings: HdfsSettings) -> None:
@@ -73,12 +96,6 @@ def check(settings: HdfsSettings) -> None:
     Raises:
         UnsupportedSettingError: it names the setting.
     """
-    if settings.user is not None and os.environ.get("HADOOP_USER_NAME") != settings.user:
-        raise UnsupportedSettingError(
-            f"hdfs-native cannot act as the user {settings.user} of the settings",
-            settings.url,
-            remedy="Set HADOOP_USER_NAME in the environment of the process, or leave the user out",
-        )
     for key, value in settings.conf:
         if key in _REFUSED and value not in _REFUSED[key]:
             raise UnsupportedSettingError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from hdfsstore.errors import UnsupportedSettingError
-from hdfsstore.fs.hdfs.native_conf import check, client_conf, file_options, is_native_key
+from hdfsstore.fs.hdfs.native_conf import act_as, check, client_conf, file_options, is_native_key
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 
@@ -60,10 +62,15 @@ def test_defaults_of_hadoop_are_not_refused() -> None:
     check(HdfsSettings.of("nn:8020", {"hadoop.rpc.socket.factory.class.default": factory}))
 
 
-def test_a_user_must_be_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = HdfsSettings.of("nn:8020", {}, user="ann")
-    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
-    check(settings)
+def test_hdfs_native_acts_as_the_user_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "bob")
+    monkeypatch.delenv("HADOOP_USER_NAME")
+    act_as(HdfsSettings.of("nn:8020", {}))
+    assert "HADOOP_USER_NAME" not in os.environ
+    act_as(HdfsSettings.of("nn:8020", {}, user="ann"))
+    assert os.environ["HADOOP_USER_NAME"] == "ann"
+    act_as(HdfsSettings.of("nn:8020", {}, user="ann"))
     with pytest.raises(UnsupportedSettingError, match="HADOOP_USER_NAME"):
-        check(settings)
+        act_as(HdfsSettings.of("nn:8020", {}, user="bob"))
+    with pytest.raises(UnsupportedSettingError, match="kinit"):
+        act_as(HdfsSettings.of("nn:8020", {"hadoop.security.authentication": "kerberos"}, user="ann"))
