@@ -9,22 +9,18 @@ threads    the reader's own. It fetches what is not yet on the way itself, so a 
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.threads import Job
+from hdfsstore.fs.ahead import Ahead
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BLOCK = 8 << 20
-_MOST_AHEAD = 16
-# A signal that arrives just before a wait does not end it, so waits are short.
-_INTERRUPTIBLE_S = 1.0
 
 
 class RangeReader:
@@ -51,7 +47,7 @@ class RangeReader:
         block: int = BLOCK,
         parallel: int = 4,
     ) -> None:
-        self._ahead: deque[_Fetch] = deque()  # what follows _next, without gaps
+        self._ahead: deque[tuple[int, Ahead[Buffer]]] = deque()  # sizes of what follows _next
         self._pid = os.getpid()
         self._first = memoryview(first).cast("B")
         self._read_range = read_range
@@ -109,81 +105,39 @@ class RangeReader:
         """The range after the current one, which is used up."""
         offset = self._next
         size = min(self._block, self.size - offset)
-        fetch = self._ahead.popleft() if self._ahead else None
+        _, ahead = self._ahead.popleft() if self._ahead else (size, None)
         self._next = offset + size
         try:
             self._fetch_ahead()
-            content = memoryview(fetch.content() if fetch else self._read_range(offset, size)).cast("B")
+        except BaseException:
+            if ahead is not None:
+                ahead.drop()
+            raise
+        try:
+            content = memoryview(ahead.take() if ahead else self._read_range(offset, size)).cast("B")
             if len(content) != size:
                 raise _unfit(self._path, offset, size, len(content))
         except BaseException:
             self._drop_ahead()
             self._next = offset
             raise
-        finally:
-            if fetch:
-                fetch.drop()
         return content
 
     def _fetch_ahead(self) -> None:
-        offset = self._next + sum(fetch.size for fetch in self._ahead)
+        offset = self._next + sum(size for size, _ in self._ahead)
         while len(self._ahead) < self._parallel and offset < self.size:
-            fetch = _Fetch.begin(self._read_range, offset, min(self._block, self.size - offset))
-            if fetch is None:  # fetched when it is its turn
+            size = min(self._block, self.size - offset)
+            begun = Ahead.begin(partial(self._read_range, offset, size))
+            if begun is None:
                 return
-            self._ahead.append(fetch)
-            offset += fetch.size
+            self._ahead.append((size, begun))
+            offset += size
 
     def _drop_ahead(self) -> None:
-        ahead, self._ahead = self._ahead, deque()
+        dropped, self._ahead = self._ahead, deque()
         if os.getpid() == self._pid:
-            for fetch in ahead:
-                fetch.drop()
-
-
-class _Fetch:
-    """A range on its way. It has one of the process's places for such ranges until it is dropped and has ended."""
-
-    def __init__(self, job: Job[Buffer], size: int) -> None:
-        self.size = size
-        self._job = job
-
-    @classmethod
-    def begin(cls, read_range: Callable[[int, int], Buffer], offset: int, size: int) -> _Fetch | None:
-        """None: all places are taken, or the system has no further thread."""
-        if not _places.acquire(blocking=False):
-            return None
-        job = Job(partial(read_range, offset, size))
-        try:
-            job.start()
-        except BaseException as error:
-            _places.release()
-            if isinstance(error, RuntimeError):
-                return None
-            raise
-        return cls(job, size)
-
-    def content(self) -> Buffer:
-        """Waits for the bytes, or raises the error of their request."""
-        while not self._job.wait(_INTERRUPTIBLE_S):
-            pass
-        return self._job.result()
-
-    def drop(self) -> None:
-        """The bytes are taken, or not wanted."""
-        if not self._job.abandon(_places.release):
-            _places.release()
-
-
-_places = threading.BoundedSemaphore(_MOST_AHEAD)
-
-
-def _after_fork() -> None:
-    global _places
-    _places = threading.BoundedSemaphore(_MOST_AHEAD)  # the parent's ranges are not on their way here
-
-
-os.register_at_fork(after_in_child=_after_fork)
+            for _, ahead in dropped:
+                ahead.drop()
 
 
 def _unfit(path: str, offset: int, size: int, got: int) -> StateStoreError:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore.errors import FileChangedError, StateStoreError
-from hdfsstore.fs import range_reader as module
+from hdfsstore.fs import ahead as module
 from hdfsstore.fs.range_reader import RangeReader
 from hdfsstore.fs.request_metrics import RequestMetrics, counted_in
 from tests.support.waiting import wait_until
@@ -55,7 +55,7 @@ class Storage:
 def no_place_is_lost() -> Iterator[None]:
     yield
     gc.collect()
-    wait_until(lambda: free_places() == module._MOST_AHEAD)
+    wait_until(lambda: free_places() == module._MOST)
 
 
 def free_places() -> int:
@@ -130,7 +130,7 @@ def test_ranges_ahead_are_bounded_over_all_readers_and_none_waits_for_another() 
     storage.thaw.clear()
     for reader in held:
         reader.readinto(bytearray(10))
-    wait_until(lambda: storage.on_the_way == module._MOST_AHEAD)
+    wait_until(lambda: storage.on_the_way == module._MOST)
     assert free_places() == 0
     storage.thaw.set()
     # The first two have all places, and do not read on. The others read all the same.
@@ -138,7 +138,7 @@ def test_ranges_ahead_are_bounded_over_all_readers_and_none_waits_for_another() 
         assert CONTENT[:10] + read_all(reader) == CONTENT
     for reader in held[:2]:
         assert CONTENT[:10] + read_all(reader) == CONTENT
-    assert storage.most_on_the_way <= module._MOST_AHEAD + 1
+    assert storage.most_on_the_way <= module._MOST + 1
 
 
 def test_many_readers_read_side_by_side() -> None:
@@ -157,7 +157,7 @@ def test_many_readers_read_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert storage.most_on_the_way <= module._MOST_AHEAD + len(threads)
+    assert storage.most_on_the_way <= module._MOST + len(threads)
 
 
 @pytest.mark.parametrize("how", ["close", "rewind", "garbage"])
@@ -172,9 +172,9 @@ def test_what_is_on_the_way_is_not_waited_for(how: str) -> None:
     else:
         getattr(reader, how)()
         getattr(reader, how)()
-    assert free_places() == module._MOST_AHEAD - 4  # they still hold memory
+    assert free_places() == module._MOST - 4  # they still hold memory
     storage.thaw.set()
-    wait_until(lambda: free_places() == module._MOST_AHEAD)
+    wait_until(lambda: free_places() == module._MOST)
 
 
 def test_a_closed_reader_is_not_read() -> None:
@@ -210,9 +210,9 @@ def test_an_error_arrives_at_the_reader_and_can_be_tried_again(error: Exception,
 @pytest.mark.parametrize("places", [True, False])
 @pytest.mark.parametrize("change", [-1, 1, -1000])
 def test_an_answer_of_another_length_is_an_error(change: int, places: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_places", threading.BoundedSemaphore(module._MOST_AHEAD))
+    monkeypatch.setattr(module, "_places", threading.BoundedSemaphore(module._MOST))
     if not places:
-        for _ in range(module._MOST_AHEAD):
+        for _ in range(module._MOST):
             module._places.acquire()
 
     def read_range(offset: int, size: int) -> bytes:
@@ -224,7 +224,7 @@ def test_an_answer_of_another_length_is_an_error(change: int, places: bool, monk
         reader.readinto(bytearray(10))
     reader.close()
     if not places:
-        for _ in range(module._MOST_AHEAD):
+        for _ in range(module._MOST):
             module._places.release()
 
 
@@ -302,7 +302,7 @@ def test_a_forked_child_is_refused_the_open_file_and_reads_one_of_its_own() -> N
                 refused = "before this process was forked" in str(error)
             reader.close()
             own = Storage()
-            status = 0 if refused and read_all(own.open()) == CONTENT and free_places() == module._MOST_AHEAD else 2
+            status = 0 if refused and read_all(own.open()) == CONTENT and free_places() == module._MOST else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
