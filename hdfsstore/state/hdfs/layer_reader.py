@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.versions.chain import VersionFiles, read_version
@@ -98,6 +100,11 @@ class StoreReader(VersionReader):
             layer = self._layer(read_chunks(source, self.format, "delta", path, header if with_id else None))
             return Delta(version_id, layer, lineage, source.finish())
 
+    def deltas(self, version_ids: Iterable[VersionId]) -> list[Delta]:
+        """Reads several deltas, as `delta` does."""
+        with in_order(self.fs, [partial(self.delta, version_id) for version_id in version_ids]) as deltas:
+            return list(deltas)
+
     def check_snapshot(self, version_id: VersionId) -> None:
         """Reads a snapshot to its end. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
         path = self.path(version_id, "snapshot")
@@ -111,18 +118,23 @@ class StoreReader(VersionReader):
         return StateFiles.list(self.fs, self.folder).chain(version)
 
     def _version(self, files: VersionFiles, chain: Chain, repaired: bool) -> Loaded:
-        image, digest, before = self.empty(), None, chain.deltas[:0]
-        if chain.snapshot is not None:
-            with self.digested(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
-                image = self._image(files.chunks(source, chain.snapshot, "snapshot"))
-                digest = source.finish()
-            before = (chain.snapshot,)
-        loaded = Loaded(image, chain.snapshot or EMPTY, digest, [], repaired)
-        for i, version_id in enumerate(chain.deltas):
-            with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
-                layer = self._layer(files.chunks(source, version_id, "delta"))
-                loaded.deltas.append(Delta(version_id, layer, (*before, *chain.deltas[:i]), source.finish()))
-        return loaded
+        before = () if chain.snapshot is None else (chain.snapshot,)
+        reads = [
+            partial(self._delta, files, version_id, (*before, *chain.deltas[:i]))
+            for i, version_id in enumerate(chain.deltas)
+        ]
+        with in_order(self.fs, reads) as deltas:
+            image, digest = self.empty(), None
+            if chain.snapshot is not None:
+                with self.digested(files.open(chain.snapshot, "snapshot"), chain.snapshot, "snapshot") as source:
+                    image = self._image(files.chunks(source, chain.snapshot, "snapshot"))
+                    digest = source.finish()
+            return Loaded(image, chain.snapshot or EMPTY, digest, list(deltas), repaired)
+
+    def _delta(self, files: VersionFiles, version_id: VersionId, lineage: tuple[VersionId, ...]) -> Delta:
+        with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
+            layer = self._layer(files.chunks(source, version_id, "delta"))
+            return Delta(version_id, layer, lineage, source.finish())
 
     def _image(self, chunks: Iterable[RecordChunk]) -> Image:
         builder = ImageBuilder(row_checksums=self.format.row_checksums, **self._indexes)

@@ -135,7 +135,9 @@ class HdfsLoader(Loader[HdfsVersion]):
                 begin = newest(older)
                 ancestors += older
             after = ancestors[: ancestors.index(begin.id)]
-            return begin, [read.get(version_id) or self._reader.delta(version_id) for version_id in reversed(after)]
+            unread = [version_id for version_id in reversed(after) if version_id not in read]
+            read.update(zip(unread, self._reader.deltas(unread), strict=True))
+            return begin, [read[version_id] for version_id in reversed(after)]
         except FileNotFoundError as error:
             log.info("%s: a delta on the way to version %d is not there: %s", self._reader.folder, wanted[0], error)
             return None
@@ -154,7 +156,7 @@ class HdfsLoader(Loader[HdfsVersion]):
         if begin is None:
             return None
         try:
-            return begin, [self._reader.delta((number, None)) for number in range(begin.id[0] + 1, wanted[0] + 1)]
+            return begin, self._reader.deltas((number, None) for number in range(begin.id[0] + 1, wanted[0] + 1))
         except FileNotFoundError as error:
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None

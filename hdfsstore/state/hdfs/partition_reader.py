@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
@@ -11,6 +12,7 @@ from typing import TypeAlias, TypeVar
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import Input
 from hdfsstore.state.hdfs.newest_records import NewestRecords
 from hdfsstore.state.versions.chain import (
@@ -24,6 +26,7 @@ from hdfsstore.state.versions.chain import (
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 
 T = TypeVar("T")
+Opened: TypeAlias = tuple[VersionId, Input]
 
 
 class HdfsPartitionReader:
@@ -61,7 +64,7 @@ class HdfsPartitionReader:
         def read(files: VersionFiles, chain: Chain) -> list[T]:
             with ExitStack() as stack:
                 newest = NewestRecords(files)
-                deltas, base = _opened(files, chain, stack)
+                deltas, base = self._opened(files, chain, stack)
                 loaded = [item for delta in deltas for item in newest.by_delta_at_once(*delta, convert)]
                 return loaded + [convert(chunk) for snapshot in base for chunk in newest.rest(*snapshot)]
 
@@ -77,7 +80,7 @@ class HdfsPartitionReader:
             def read(files: VersionFiles, chain: Chain) -> Iterator[RecordChunk]:
                 if chain.snapshot is not None:
                     verify(files, chain.snapshot)
-                return _chunks(NewestRecords(files), *_opened(files, chain, stack))
+                return _chunks(NewestRecords(files), *self._opened(files, chain, stack))
 
             yield from map(convert, self._read(version, read))
 
@@ -94,7 +97,6 @@ class HdfsPartitionReader:
             if listing.empty:
                 warn_of_empty(self._folder)
                 return []
-            found: list[T] = []
             for version in versions:
                 if (version, None) not in listing.deltas:
                     listing.chain(version)  # raises the reason: not written yet, or removed by retention
@@ -103,33 +105,38 @@ class HdfsPartitionReader:
                         self._folder,
                         remedy="Read its state",
                     )
-                found += _changes(ListedFiles(self._fs, listing, self._format, (version, None)), convert)
-            return found
+            return self._all_changes(
+                [ListedFiles(self._fs, listing, self._format, (version, None)) for version in versions], convert
+            )
 
         return with_listing(self._fs, self._folder, versions[-1], read)
 
     def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         ids = [(version, self._unique_ids[version]) for version in versions]
-        opened = (LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids)
-        return [item for files in opened for item in _changes(files, convert)]
+        return self._all_changes(
+            [LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids], convert
+        )
+
+    def _all_changes(self, versions: Sequence[VersionFiles], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        with in_order(self._fs, [partial(_changes, files, convert) for files in versions]) as changes:
+            return [item for items in changes for item in items]
 
     def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
         version_id = version, self._unique_ids.get(version)
         return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
 
+    def _opened(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
+        """The deltas, the newest first, and the snapshot if there is one.
 
-Opened: TypeAlias = tuple[VersionId, Input]
-
-
-def _opened(files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
-    """The deltas, the newest first, and the snapshot if there is one.
-
-    All files are open, or small ones read, before this returns, so none of them can vanish later.
-    """
-    deltas = [(delta, stack.enter_context(closing(files.open(delta, "delta")))) for delta in reversed(chain.deltas)]
-    if chain.snapshot is None:
-        return deltas, []
-    return deltas, [(chain.snapshot, stack.enter_context(closing(files.open(chain.snapshot, "snapshot"))))]
+        All files are open, or small ones read, before this returns, so none of them can vanish later.
+        """
+        deltas = chain.deltas[::-1]
+        base = () if chain.snapshot is None else (chain.snapshot,)
+        opens = [partial(files.open, delta, "delta") for delta in deltas]
+        opens += [partial(files.open, snapshot, "snapshot") for snapshot in base]
+        with in_order(self._fs, opens) as opened:
+            sources = [stack.enter_context(closing(source)) for source in opened]
+        return list(zip(deltas, sources, strict=False)), list(zip(base, sources[len(deltas) :], strict=True))
 
 
 def _chunks(newest: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:

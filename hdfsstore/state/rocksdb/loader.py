@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
+from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import open_input, read_file
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.rocksdb import archive
@@ -99,16 +101,18 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     def _replay(self, version: RocksDbVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> RocksDbVersion:
         """Replays changelogs on a version, and caches the result. The versions in between are not cached."""
         instance = version.instance
-        for version_id in changelogs:
-            lineage = self._versions.lineages.lineage_after(version)
-            with (
-                instance.lock,
-                instance.changing(),
-                self._reader.digested(open_changelog(self._reader, files, version_id), version_id, "delta") as source,
-            ):
-                for chunk in files.chunks(source, version_id, "delta"):
-                    instance.replay(decode_updates(chunk))
-                version = self._versions.reached(instance, version_id, lineage, source.finish())
+        opens = [partial(open_changelog, self._reader, files, version_id) for version_id in changelogs]
+        with in_order(self._reader.fs, opens) as opened:
+            for version_id in changelogs:
+                lineage = self._versions.lineages.lineage_after(version)
+                with (
+                    instance.lock,
+                    instance.changing(),
+                    self._reader.digested(next(opened), version_id, "delta") as source,
+                ):
+                    for chunk in files.chunks(source, version_id, "delta"):
+                        instance.replay(decode_updates(chunk))
+                    version = self._versions.reached(instance, version_id, lineage, source.finish())
         self._versions.add(version)
         return version
 
@@ -124,8 +128,10 @@ class RocksDbLoader(Loader[RocksDbVersion]):
             digest = source.finish()
         found = archive.decode(bytes(content), path)
         instance = Instance(self._instance_dirs.current(), found.files)
-        for sst in found.ssts:
-            self._download(sst, instance.folder, path)
+        downloads = [partial(self._download, sst, instance.folder, path) for sst in found.ssts]
+        with in_order(self._reader.fs, downloads) as done:
+            for _ in done:
+                pass
         try:
             instance.open(found.num_keys)
         except StateStoreError as error:
