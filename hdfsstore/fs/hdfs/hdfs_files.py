@@ -22,6 +22,7 @@ from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.calls import Calls
+from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.hdfs.choose_client import choose
 from hdfsstore.fs.hdfs.client import HdfsClient, HdfsError
 from hdfsstore.fs.hdfs.per_process import PerProcess
@@ -64,10 +65,11 @@ _KMS_REMEDY = "The file is in an encryption zone: see that hadoop.security.key.p
 class HdfsFileManager:
     """A FileManager. Paths are absolute. It may be used in forked children: each process has a client of its own."""
 
+    promises = Promises(create_if_absent=True, atomic_replace=True, versioned_reads=True, tested=True)
+
     def __init__(self, settings: HdfsSettings) -> None:
         chosen = choose(settings)
         self.identity = settings.url
-        self.promises = chosen.promises
         self.client_name = chosen.name
         self.requests = RequestMetrics()
         self._clients = PerProcess(chosen.make)

@@ -166,10 +166,10 @@ def _errors(path: str) -> Iterator[None]:
     except NotImplementedError as error:
         raise HdfsError("UnsupportedFeature", _first_line(str(error)), may_pass=False) from None
     except RuntimeError as error:
-        raise _shown(str(error)) from None
+        raise shown(str(error)) from None
 
 
-def _shown(text: str) -> HdfsError:
+def shown(text: str) -> HdfsError:
     match = _SHOWN.fullmatch(text)
     if match is None:
         return HdfsError("hdfs-native", _first_line(text), may_pass=False)

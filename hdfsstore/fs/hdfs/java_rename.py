@@ -1,0 +1,179 @@
+"""Hadoop's rename that may overwrite, in the JVM that libhdfs has started.
+
+libhdfs has only the old rename, which never overwrites and does not say why it fails; pyarrow's move deletes the target
+when that rename fails, for whatever reason. So FileSystem.rename(Path, Path, Options.Rename...) is called through JNI:
+a table of functions, whose places are fixed by the Java Native Interface Specification, chapter 4.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from hdfsstore.fs.hdfs.client import HdfsError
+
+_OK, _DETACHED = 0, -2
+_VERSION = 0x00010008
+_REFERENCES = 32
+_HADOOP = "org/apache/hadoop"
+_PATH, _CONF, _OPTION = f"{_HADOOP}/fs/Path", f"{_HADOOP}/conf/Configuration", f"{_HADOOP}/fs/Options$Rename"
+_FILES = f"{_HADOOP}/fs/FileSystem"
+# What toString() of an exception begins with; RemoteException has the NameNode's exception in parentheses.
+_EXCEPTION = re.compile(r"(?:[\w.$]*\.RemoteException\()?(?:[\w$]+\.)*(?P<kind>[\w$]+)\)?:?\s*(?P<message>.*)")
+
+_pointer = ctypes.c_void_p
+
+
+class JavaFiles:
+    """Hadoop's FileSystem object of an HDFS. libhdfs has started the JVM already.
+
+    Any number of threads may call its methods.
+    """
+
+    def __init__(self, url: str, conf: Mapping[str, str], user: str | None) -> None:
+        self._vm = _created_vm()
+        with self._calls() as java:
+            settings = java.new(_CONF, "()V")
+            for name, value in conf.items():
+                java.call(
+                    settings, _CONF, "set", "(Ljava/lang/String;Ljava/lang/String;)V", java.text(name), java.text(value)
+                )
+            uri = java.call_static("java/net/URI", "create", "(Ljava/lang/String;)Ljava/net/URI;", java.text(url))
+            parameters = f"Ljava/net/URI;L{_CONF};{'Ljava/lang/String;' if user else ''}"
+            who = (java.text(user),) if user else ()
+            files = java.call_static(_FILES, "get", f"({parameters})L{_FILES};", uri, settings, *who)
+            self._files = java.keep(files)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        """Raises FileNotFoundError, FileExistsError or HdfsError."""
+        with self._calls() as java:
+            paths = [java.new(_PATH, "(Ljava/lang/String;)V", java.text(path)) for path in (source, target)]
+            options = java.array_of(_OPTION, java.constant(_OPTION, "OVERWRITE" if overwrite else "NONE"))
+            java.call(self._files, _FILES, "rename", f"(L{_PATH};L{_PATH};[L{_OPTION};)V", *paths, options)
+
+    @contextmanager
+    def _calls(self) -> Iterator[_Java]:
+        """The JVM for this thread, which it knows for the time of the block at least."""
+        environment = _pointer()
+        get = _function(self._vm, 6, ctypes.c_int, _pointer, ctypes.c_int)
+        was_known = get(self._vm, ctypes.byref(environment), _VERSION) != _DETACHED
+        if not was_known:
+            attach = _function(self._vm, 7, ctypes.c_int, _pointer, _pointer)
+            if attach(self._vm, ctypes.byref(environment), None) != _OK:
+                raise HdfsError("libhdfs", "the JVM does not take a further thread", may_pass=False)
+        java = _Java(environment)
+        try:
+            java.begin()
+            try:
+                yield java
+            finally:
+                java.end()
+        finally:
+            if not was_known:
+                _function(self._vm, 5, ctypes.c_int)(self._vm)
+
+
+class _Java:
+    """The functions of JNI for one thread. Those that run code of Java raise its exceptions as errors of Python."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+
+    def begin(self) -> None:
+        self._jni(19, ctypes.c_int, ctypes.c_int)(_REFERENCES)
+
+    def end(self) -> None:
+        self._jni(20, _pointer, _pointer)(None)
+
+    def text(self, text: str) -> Any:
+        return self._checked(self._jni(167, _pointer, ctypes.c_char_p)(text.encode()))
+
+    def new(self, name: str, signature: str, *arguments: Any) -> Any:
+        made = self._class(name)
+        constructor = self._method(33, made, "<init>", signature)
+        return self._checked(self._jni(30, _pointer, _pointer, _pointer, _pointer)(made, constructor, _list(arguments)))
+
+    def call(self, target: Any, name: str, method: str, signature: str, *arguments: Any) -> Any:
+        """A method that returns an object or nothing."""
+        found = self._method(33, self._class(name), method, signature)
+        number, kind = (63, None) if signature.endswith("V") else (36, _pointer)
+        function = self._jni(number, kind, _pointer, _pointer, _pointer)
+        return self._checked(function(target, found, _list(arguments)))
+
+    def call_static(self, name: str, method: str, signature: str, *arguments: Any) -> Any:
+        owner = self._class(name)
+        found = self._method(113, owner, method, signature)
+        return self._checked(self._jni(116, _pointer, _pointer, _pointer, _pointer)(owner, found, _list(arguments)))
+
+    def constant(self, name: str, constant: str) -> Any:
+        """The constant of an enum."""
+        owner = self._class(name)
+        field = self._method(144, owner, constant, f"L{name};")
+        return self._checked(self._jni(145, _pointer, _pointer, _pointer)(owner, field))
+
+    def array_of(self, name: str, element: Any) -> Any:
+        make = self._jni(172, _pointer, ctypes.c_int, _pointer, _pointer)
+        return self._checked(make(1, self._class(name), element))
+
+    def keep(self, reference: Any) -> Any:
+        """A reference that other threads may use, and that is never given back."""
+        return self._jni(21, _pointer, _pointer)(reference)
+
+    def _class(self, name: str) -> Any:
+        return self._checked(self._jni(6, _pointer, ctypes.c_char_p)(name.encode()))
+
+    def _method(self, number: int, owner: Any, name: str, signature: str) -> Any:
+        find = self._jni(number, _pointer, _pointer, ctypes.c_char_p, ctypes.c_char_p)
+        return self._checked(find(owner, name.encode(), signature.encode()))
+
+    def _checked(self, result: Any) -> Any:
+        exception = self._jni(15, _pointer)()
+        if exception:
+            self._jni(17, None)()
+            raise error_of(self._said(exception))
+        return result
+
+    def _said(self, exception: Any) -> str:
+        text = self.call(exception, "java/lang/Object", "toString", "()Ljava/lang/String;")
+        characters = self._jni(169, _pointer, _pointer, _pointer)(text, None)
+        said = ctypes.string_at(characters).decode(errors="replace")
+        self._jni(170, None, _pointer, _pointer)(text, characters)
+        return said
+
+    def _jni(self, number: int, result: Any, *arguments: Any) -> Any:
+        function = _function(self._environment, number, result, *arguments)
+        return lambda *given: function(self._environment, *given)
+
+
+def error_of(said: str) -> Exception:
+    """The error for an exception of Java, by what its toString() says."""
+    match = _EXCEPTION.match(said.partition("\n")[0])
+    kind, message = (match["kind"], match["message"]) if match else ("Exception", said)
+    if kind == "FileNotFoundException":
+        return FileNotFoundError(message)
+    if kind == "FileAlreadyExistsException":
+        return FileExistsError(message)
+    may_pass = kind in ("ConnectException", "EOFException", "SafeModeException", "SocketTimeoutException")
+    return HdfsError(kind, message, may_pass=may_pass)
+
+
+def _created_vm() -> Any:
+    vm, number = _pointer(), ctypes.c_int()
+    # Already loaded, and found by its name.
+    ctypes.CDLL("libjvm.so").JNI_GetCreatedJavaVMs(ctypes.byref(vm), 1, ctypes.byref(number))
+    if not number.value:
+        raise HdfsError("libhdfs", "there is no JVM in the process", may_pass=False)
+    return vm
+
+
+def _function(table: Any, number: int, result: Any, *arguments: Any) -> Any:
+    """The function at a place of a table, to which the first argument points as well."""
+    functions = ctypes.cast(table, ctypes.POINTER(ctypes.POINTER(_pointer)))[0]
+    return ctypes.CFUNCTYPE(result, _pointer, *arguments)(functions[number])
+
+
+def _list(arguments: tuple[Any, ...]) -> Any:
+    return (ctypes.c_void_p * max(1, len(arguments)))(*arguments)

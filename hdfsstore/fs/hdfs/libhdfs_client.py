@@ -1,0 +1,135 @@
+"""libhdfs: Hadoop's own client, in a JVM inside the process, through pyarrow's HadoopFileSystem.
+
+What pyarrow and libhdfs do on their own accord, and what is done about it here:
+
+    move deletes the target when a rename fails,          java_rename.py
+    for whatever reason
+    get_file_info says NotFound for any error             the file is opened then, which says why it fails
+    delete of a missing file is an error                  the file is looked for
+    times are in seconds                                  as it is
+    a forked child hangs                                  it gets a typed error
+    stack traces of Java on stderr                        as it is: libhdfs writes them
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow.fs import FileInfo, FileSelector, FileType, HadoopFileSystem
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.java_rename import JavaFiles
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
+_pid_of_jvm: int | None = None
+
+
+class LibhdfsClient:
+    """An HdfsClient. It is used in the process that has made it."""
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        global _pid_of_jvm
+        if _pid_of_jvm not in (None, os.getpid()):
+            raise StateStoreError(
+                "this process was forked from one that has used libhdfs, whose JVM does not survive that",
+                settings.url,
+                remedy="Use hdfs-native (`client` of the storage options), or HDFS in the child alone",
+            )
+        _pid_of_jvm = os.getpid()
+        conf = dict(settings.conf)
+        host, _, port = settings.authority.partition(":")
+        with _errors(settings.url):
+            if port:
+                self._fs = HadoopFileSystem(host, int(port), user=settings.user, extra_conf=conf)
+            else:
+                self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, extra_conf=conf)
+        self._java = JavaFiles(settings.url, conf, settings.user)
+
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        with _errors(folder):
+            infos: list[FileInfo] = self._fs.get_file_info(FileSelector(folder))
+        return infos
+
+    def info(self, path: str) -> FileInfo:
+        with _errors(path):
+            info = self._fs.get_file_info(path)
+            if info.type == FileType.NotFound:
+                self._fs.open_input_file(path).close()
+                info = self._fs.get_file_info(path)  # made, or to be reached, since
+            if info.type == FileType.NotFound:
+                raise FileNotFoundError(path)
+        return info
+
+    def open(self, path: str) -> LibhdfsReadableFile:
+        with _errors(path):
+            return LibhdfsReadableFile(self._fs.open_input_file(path), path)
+
+    def create(self, path: str, *, one_replica: bool) -> LibhdfsWritableFile:  # noqa: ARG002 - Hadoop does it itself
+        with _errors(path):
+            return LibhdfsWritableFile(self._fs.open_output_stream(path, compression=None), path)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        self._java.rename(source, target, overwrite=overwrite)
+
+    def delete(self, path: str) -> None:
+        try:
+            with _errors(path):
+                self._fs.delete_file(path)
+        except (FileNotFoundError, HdfsError):
+            try:
+                self.info(path)
+            except FileNotFoundError:
+                return
+            raise
+
+
+class LibhdfsReadableFile:
+    """A ReadableFile."""
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file = file
+        self._path = path
+        self.size: int = file.size()
+
+    def read_range(self, offset: int, size: int) -> Buffer:
+        with _errors(self._path):
+            content: Buffer = self._file.read_at(size, offset)
+        return content
+
+
+class LibhdfsWritableFile:
+    """A WritableFile."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def write(self, content: bytes) -> None:
+        with _errors(self._path):
+            self._file.write(content)
+
+    def close(self) -> None:
+        with _errors(self._path):
+            self._file.close()
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file in HDFS") from None
+    except PermissionError as error:
+        raise HdfsError("AccessControlException", str(error), may_pass=False) from None
+    except (OSError, pa.ArrowException) as error:
+        # Hadoop's client has tried again itself, as its settings say.
+        raise HdfsError("libhdfs", str(error).partition("\n")[0], may_pass=False) from None
