@@ -3,11 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 CEXT := $(foreach suffix,pyx pyi pxd pxi h,$(wildcard cext/*.$(suffix) cext/*/*.$(suffix)))
 
+NEED_GO := sh tools/need.sh "Go, which builds MinIO and toxiproxy for tests" 'command -v go' golang
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-asan test-tsan test-wheels fuzz crash histories chaos bench lint clean
+.PHONY: help setup demo check test test-services services test-asan test-tsan test-wheels fuzz crash histories chaos \
+	bench lint clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 20
 
 setup: .venv/installed  ## create .venv and install hdfsstore with all extras into it
 
@@ -22,10 +25,16 @@ check: setup lint  ## lint, types, and the unit and contract tests but the slowe
 	$(BIN)/python -m pytest -q -p no:benchmark -n logical --dist worksteal -m "not thorough" \
 		--hypothesis-profile quick tests/unit tests/contract
 
-test: setup  ## all tests, those with a live Spark and a live MinIO too
-	-@sh tools/need.sh "Go 1.21 or newer, which builds MinIO for the tests on S3" \
-		'command -v go || command -v minio || test -n "$$MINIO_BIN"' golang
-	sh tools/with-java.sh $(BIN)/python -m pytest
+test: setup  ## all tests but those on real servers, also those with a live Spark
+	sh tools/with-java.sh $(BIN)/python -m pytest --ignore tests/integration
+
+test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
+	-@$(NEED_GO)
+	sh tools/with-java.sh $(BIN)/python -m pytest tests/integration
+
+services: setup  ## start HDFS, MinIO and toxiproxy, say how to use them, and end them with Ctrl-C
+	-@$(NEED_GO)
+	sh tools/with-java.sh $(BIN)/python -m tests.services
 
 test-asan: setup  ## the tests of the compiled modules on a build with AddressSanitizer and UndefinedBehaviorSanitizer
 	sh tools/test-asan.sh

@@ -1,30 +1,70 @@
-"""One MinIO for the whole run."""
+"""The servers, each started once a run by the first test that asks for it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import pytest
-from pyarrow.fs import FileSystem
 
-from tests.services import minio as service
+from tests.services.hdfs import Hdfs
+from tests.services.minio import Minio
+from tests.services.missing import ServiceMissingError
+from tests.services.toxiproxy import Toxiproxy
 
 
-@pytest.fixture(scope="session")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Minio]:
-    """A running MinIO with the bucket `checkpoints`. Where it cannot be had the test is skipped, under CI it fails."""
+class Service(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+BUCKET = "checkpoints"
+S = TypeVar("S", bound=Service)
+
+
+@contextmanager
+def running(make: Callable[[], S]) -> Iterator[S]:
+    """A started server. Where it cannot be had the test is skipped, and fails under CI."""
     try:
-        executable = service.binary()
-    except service.ServiceMissingError as error:
+        server = make()
+    except ServiceMissingError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    server = service.Minio(executable, tmp_path_factory.mktemp("minio"))
-    server.start()
     try:
-        filesystem, bucket = FileSystem.from_uri(server.uri("checkpoints"))
-        filesystem.create_dir(bucket)
+        server.start()
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """A running MinIO with the bucket `checkpoints`."""
+    with running(lambda: Minio(tmp_path_factory.mktemp("minio"))) as server:
+        server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A running HDFS with one NameNode."""
+    with running(lambda: Hdfs(tmp_path_factory.mktemp("hdfs"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A running HDFS with two NameNodes, of which one is active."""
+    with running(lambda: Hdfs(tmp_path_factory.mktemp("hdfs-ha"), pair=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
+    """A running toxiproxy: `with toxiproxy.before(minio.port) as proxy, proxy.toxic("latency", latency=20): ...`."""
+    with running(lambda: Toxiproxy(tmp_path_factory.mktemp("toxiproxy"))) as server:
+        yield server

@@ -1,1 +1,1 @@
-"""Real servers for tests: each listens on 127.0.0.1 only, on a free port, and is ended by its own process id."""
+"""Real servers for tests: each listens on 127.0.0.1 only, on free ports, and ends with the run that started it."""
