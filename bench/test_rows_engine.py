@@ -24,8 +24,8 @@ from hdfsstore.spark.worker.key_groups import group
 from hdfsstore.spark.worker.key_states import ColumnsCodec, KeyStates
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.rows_engine import PART_ROWS, RowsEngine
+from tests.support.query_partition import QueryPartition, arrow_schema, call, struct
 from tests.support.rows_query import count_and_sum
-from tests.support.spark_partition import Partition, arrow_schema, call, struct
 
 NUM_KEYS = 25_000
 ROWS_PER_KEY = 2
@@ -115,7 +115,7 @@ def test_what_a_task_of_map_with_state_costs(
     num_keys = NUM_KEYS // 100 if smoke else NUM_KEYS
     table = events(num_keys)
     engine = RowsEngine(count_and_sum, ROWS, KEYS, OUTPUT, arrow_schema(OUTPUT), STATE)
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         assert sum(batch.num_rows for batch in engine.data(iter([call(table, "user")]), state)) == num_keys
     held: dict[Any, tuple[Any, ...]] = {}

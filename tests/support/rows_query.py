@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.rows_engine import RowsEngine
-from tests.support.spark_partition import arrow_schema, output_of, struct
+from tests.support.query_partition import arrow_schema, output_of, struct
 
 ROWS = struct(user="string", amount="double")
 KEYS = struct(user="string")

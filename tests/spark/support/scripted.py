@@ -124,11 +124,11 @@ def play_arrow(timeout: str, has_watermark: bool, rows: pa.Table, state: Any) ->
 
 
 def _write(key: str | None, one: Any, state: Any, timeout: str) -> None:
-    keys, timeout = pa.array([key], pa.string()), one._timeout_timestamp
-    if one._removed and timeout == GroupState.NO_TIMESTAMP:
+    keys, expires = pa.array([key], pa.string()), one._timeout_timestamp
+    if one._removed and expires == GroupState.NO_TIMESTAMP:
         state.remove(keys)
-    elif one._updated or timeout != GroupState.NO_TIMESTAMP:
+    elif one._updated or expires != GroupState.NO_TIMESTAMP:
         n, later = one.getOption or (None, None)
         value = pa.table({"n": pa.array([n], pa.int64()), "later": pa.array([later], pa.string())})
         since = state.processing_time_ms if timeout == "ProcessingTimeTimeout" else 0
-        state.put(keys, value, None if timeout == GroupState.NO_TIMESTAMP else int(timeout) - since)
+        state.put(keys, value, None if expires == GroupState.NO_TIMESTAMP else int(expires) - since)

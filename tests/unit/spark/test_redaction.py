@@ -24,8 +24,8 @@ from hdfsstore.spark.worker.engine import Engine
 from hdfsstore.spark.worker.pandas_engine import PandasEngine
 from hdfsstore.spark.worker.task import pass_on
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
+from tests.support.query_partition import QueryPartition, arrow_schema, call, output_of
 from tests.support.rows_query import ANY, KEYS, STATE, TOTALS, engine_of, events
-from tests.support.spark_partition import Partition, arrow_schema, call, output_of
 
 SECRET = "4929-1234"
 LARGE = {"user": SECRET, "all": ["x" * 100_000] * 1_000}
@@ -227,7 +227,7 @@ FAILURES: dict[str, tuple[Engine, type[Exception]]] = {
 def test_what_a_failing_task_says(tmp_path: Path, failure: str, redacted: bool) -> None:
     """All that PySpark may print of it: the error and whatever it came of."""
     engine, wanted = FAILURES[failure]
-    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA if "of one value" in failure else STATE, num_partitions=2)
+    partition = QueryPartition(tmp_path, KEYS, VALUE_SCHEMA if "of one value" in failure else STATE, num_partitions=2)
     partition.query = dataclasses.replace(partition.query, shown=Shown(redacted))
     with partition.batch() as state, pytest.raises(StateStoreError) as caught:  # noqa: PT012 - as a task has it
         try:
@@ -248,7 +248,7 @@ def test_what_a_failing_task_says(tmp_path: Path, failure: str, redacted: bool) 
 
 
 def test_what_libraries_say_of_rows_is_left_out_too(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     error = ValueError(f"cannot convert {SECRET}")
     with partition.batch() as state, pytest.raises(ValueError, match=SECRET):
         pass_on(error, state)

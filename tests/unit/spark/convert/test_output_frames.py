@@ -18,7 +18,7 @@ from pyspark.sql import types as s
 from hdfsstore.spark.convert import output_frames as module
 from hdfsstore.spark.convert.output_frames import OutputFrames
 from hdfsstore.spark.convert.pandas_types import IS_4_1, PandasConf
-from tests.support.spark_partition import arrow_schema, struct
+from tests.support.query_partition import arrow_schema, struct
 
 BERLIN = PandasConf(timezone="Europe/Berlin")
 PAIR = struct(k="long", n="double")

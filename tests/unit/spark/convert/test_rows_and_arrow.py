@@ -22,7 +22,7 @@ from pyspark.testing.objects import ExamplePointUDT
 from hdfsstore.spark.convert.arrow_to_rows import RowReader
 from hdfsstore.spark.convert.rows_to_arrow import MisfitError, RowWriter
 from hdfsstore.spark.redaction import Shown
-from tests.support.spark_partition import arrow_schema, struct
+from tests.support.query_partition import arrow_schema, struct
 
 UTC = datetime.UTC
 NEW_YORK = "America/New_York"

@@ -13,7 +13,7 @@ from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.errors import StateStoreError, UserFunctionError
 from hdfsstore.spark.spec import Columns
 from hdfsstore.spark.worker.arrow_engine import ArrowEngine, ArrowState
-from tests.support.spark_partition import Partition, arrow_schema, call, ours, output_of, struct
+from tests.support.query_partition import QueryPartition, arrow_schema, call, ours, output_of, struct
 
 KEYS = struct(user="string")
 STATE = struct(n="long")
@@ -40,7 +40,7 @@ def engine_of(func: Any) -> ArrowEngine:
 def test_output_that_does_not_fit_is_an_error_with_partition_and_batch(
     tmp_path: Path, output: Any, message: str
 ) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     engine = engine_of(lambda *_: output)
     with partition.batch() as state:
         pass
@@ -58,7 +58,7 @@ def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path) -> None
     for wanted in (SystemExit, KeyboardInterrupt, GeneratorExit):
         engine = engine_of(lambda *_, wanted=wanted: raises(wanted))
         said = f"partition 0 of batch 0: {wanted.__name__}: that is all"
-        with pytest.raises(UserFunctionError, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
+        with pytest.raises(UserFunctionError, match=said), QueryPartition(tmp_path, KEYS, STATE).batch() as state:
             output_of(engine.data(iter([call(ROWS, "user")]), state))
 
 
@@ -72,14 +72,14 @@ def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path) -> None
     ],
 )
 def test_output_is_taken_by_name_and_cast(tmp_path: Path, output: Any) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         given = output_of(engine_of(lambda *_: output).data(iter([call(ROWS, "user")]), state))
     assert given == [("ann", 1)]
 
 
 def test_keys_that_were_just_got_are_updated_as_others_are(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     keys = pa.table({"user": ["ann", "bob", "cyd", "bob"]})
     with partition.batch() as state:
         ArrowState(state).put(keys, pa.table({"n": [1, 2, 3, 4]}))
@@ -104,7 +104,7 @@ def test_keys_of_another_partition_are_refused_by_every_method(tmp_path: Path) -
     own, foreign = (users.filter(pc.equal(ids, id_)) for id_ in (0, 1))
     old, new = own[: len(own) // 2], own[len(own) // 2 :]
     mixed = pa.concat_arrays([own, foreign[:1]])
-    partition = Partition(tmp_path, KEYS, STATE, num_partitions=4)
+    partition = QueryPartition(tmp_path, KEYS, STATE, num_partitions=4)
     with partition.batch() as state:
         ArrowState(state).put(old, pa.table({"n": range(len(old))}))
     before = partition.rows()

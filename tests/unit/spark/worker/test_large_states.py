@@ -21,8 +21,8 @@ from hdfsstore.spark.worker.engine import Engine
 from hdfsstore.spark.worker.pandas_engine import PandasEngine
 from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.state.rows import BinaryRows
+from tests.support.query_partition import QueryPartition, arrow_schema, call, output_of, struct
 from tests.support.rows_query import engine_of
-from tests.support.spark_partition import Partition, arrow_schema, call, output_of, struct
 
 ROWS = KEYS = struct(k="long")
 STATE = struct(data="binary")
@@ -120,7 +120,7 @@ def test_states_of_2_gib_together_are_read(
     output: Callable[[Engine, PartitionState], list[tuple[Any, ...]]],
 ) -> None:
     monkeypatch.setattr(partition_state, "PART_BYTES", 16 * MIB)  # takes less memory
-    query = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout").query
+    query = QueryPartition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout").query
     batch = BatchSpec(0, BaseIds((None,)), -1, 1_001, -1, is_sorted=False, has_markers=True)
     of_row: Any = None
     store = SparseStore(PartitionState(query, batch, 0, of_row, pa.table({})))
@@ -129,7 +129,7 @@ def test_states_of_2_gib_together_are_read(
 
 
 def test_states_are_read_in_parts_of_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     sizes = [10, 0, 5_000, 10, 10, 800, 900]
     keys = keys_of(range(len(sizes) + 1))  # the last one has no state
     with partition.batch() as state:
@@ -152,7 +152,7 @@ def test_functions_are_given_each_key_with_its_state_in_whatever_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Callable[[], Engine]
 ) -> None:
     monkeypatch.setattr(partition_state, "PART_BYTES", 1_000)
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         numbers = range(0, 100, 2)
         states = pa.array([{"data": bytes(10 * i)} for i in numbers], state.state_type)

@@ -18,7 +18,7 @@ from hdfsstore.spark.convert.pandas_types import PandasConf
 from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.pandas_engine import PandasEngine
 from hdfsstore.spark.worker.partition_state import PartitionState
-from tests.support.spark_partition import Partition, arrow_schema, call, output_of, struct
+from tests.support.query_partition import QueryPartition, arrow_schema, call, output_of, struct
 
 KEYS = struct(user="string")
 STATE = struct(n="long", total="double")
@@ -50,7 +50,7 @@ def count_and_sum(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: G
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("max_records", [1, 10_000])
 def test_counts_and_sums_over_batches(tmp_path: Path, is_sorted: bool, max_records: int) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     engine = engine_of(count_and_sum, max_records)
     table = events(("a", 1.0), ("b", 2.0), ("a", 3.0), (None, 4.0))
     table = pa.concat_tables([table, table])
@@ -69,7 +69,7 @@ def test_counts_and_sums_over_batches(tmp_path: Path, is_sorted: bool, max_recor
 
 @pytest.mark.thorough
 def test_many_keys_take_several_slices(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     users = np.arange(36_000) % 12_000
     rows = pa.table({"user": pa.array(users).cast(pa.string()), "amount": np.ones(36_000)})
     for n in (3, 6):
@@ -90,7 +90,7 @@ def test_rows_of_a_key_come_in_their_order_and_in_frames_of_a_limited_size(tmp_p
         yield pd.DataFrame()
 
     rows = events(*((("a", "b")[i % 2], float(i)) for i in range(22)))
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         assert run(engine_of(func, 4), state, call(rows, "user")) == []
     assert seen == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20]]
@@ -106,7 +106,7 @@ def test_a_large_key_streams(tmp_path: Path) -> None:
             yield pd.DataFrame({"user": key[0], "n": 1, "total": frame["amount"]})
 
     rows = pa.table({"user": ["a"] * 100_000, "amount": np.arange(100_000.0)})
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         output = engine_of(func).data(iter([call(rows, "user")]), state)
         for i, batch in enumerate(output):
@@ -120,7 +120,7 @@ def test_a_function_may_leave_its_frames_alone_and_give_a_list(tmp_path: Path) -
             return []
         return [pd.DataFrame({"user": key, "n": i, "total": 0.0}) for i in range(2)]
 
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         output = run(engine_of(func), state, call(events(("a", 1.0), ("b", 1.0)), "user"))
     assert output == [("a", 0, 0.0), ("a", 1, 0.0)]
@@ -142,7 +142,7 @@ def test_an_expired_key_comes_with_an_empty_frame_after_the_data(tmp_path: Path)
             yield from count_and_sum(key, frames, state)
             state.setTimeoutDuration(1_000)
 
-    partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
+    partition = QueryPartition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     with partition.batch(processing_time_ms=1_000) as state:
         run(engine_of(func), state, call(events(("a", 1.0), ("b", 1.0), (None, 2.0)), "user"))
     with partition.batch(processing_time_ms=2_001) as state:
@@ -179,7 +179,7 @@ def test_an_error_names_the_key_and_the_batch_and_leaves_the_state(tmp_path: Pat
     def of_key(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Any:
         return func(key, frames, state) if key == ("b",) else count_and_sum(key, frames, state)
 
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         run(engine_of(count_and_sum), state, call(events(("a", 1.0)), "user"))
     before = partition.rows()
@@ -203,7 +203,7 @@ def test_what_ends_a_process_is_an_error_of_the_function(tmp_path: Path, error: 
 
     said = rf"for the key \(user='a'\) in batch 0: {error.__name__}: that is all"
     for func in (raises, raises_later):
-        with pytest.raises(UserFunctionError, match=said), Partition(tmp_path, KEYS, STATE).batch() as state:
+        with pytest.raises(UserFunctionError, match=said), QueryPartition(tmp_path, KEYS, STATE).batch() as state:
             run(engine_of(func), state, call(events(("a", 1.0)), "user"))
 
 
@@ -212,7 +212,7 @@ def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
         for _ in range(3):
             yield pd.DataFrame({"user": [key[0]] * 10_000, "n": 1, "total": 1.0})
 
-    with Partition(tmp_path, KEYS, STATE).batch() as state:
+    with QueryPartition(tmp_path, KEYS, STATE).batch() as state:
         output = engine_of(many).data(iter([call(events(("a", 1.0)), "user")]), state)
         assert next(output).num_rows == 10_000
         output.close()  # type: ignore[attr-defined]

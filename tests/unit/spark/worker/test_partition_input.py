@@ -19,7 +19,7 @@ from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.spec import BatchSpec, Columns, EventTime, QuerySpec
 from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.partition_input import PartitionInput
-from tests.support.spark_partition import Partition, struct
+from tests.support.query_partition import QueryPartition, struct
 
 PARTITIONS = 4
 KEYS = struct(user="long", name="string")
@@ -40,7 +40,7 @@ def in_local_dir(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def query_of(tmp_path: Path, limit: int) -> QuerySpec:
-    query = Partition(tmp_path, KEYS, struct(n="long"), num_partitions=PARTITIONS).query
+    query = QueryPartition(tmp_path, KEYS, struct(n="long"), num_partitions=PARTITIONS).query
     columns = Columns(("user", "name", "v", "at"), ("user", "name"), (0, 1), EventTime(3, is_window=False))
     return replace(query, columns=columns, max_bytes_per_call=limit)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hdfsstore.spark.worker.providers import Providers
 from tests.support.images import needs_smaps, resident
-from tests.support.spark_partition import Partition, struct
+from tests.support.query_partition import QueryPartition, struct
 
 
 def test_maintenance_between_two_tasks_is_in_the_second_report(tmp_path: Path) -> None:
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, store_conf=replace(query.store_conf, min_deltas_for_snapshot=0))
     providers = Providers()
     unique_id = None
@@ -34,7 +34,7 @@ def two_workers(folder: Path, turns: list[list[int]]) -> list[dict[int, int]]:
 
     Another worker gets the rest of the six partitions.
     """
-    query = Partition(folder, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(folder, struct(k="long"), struct(n="long")).query
     one, other = Providers(), Providers()
     ids: dict[int, str | None] = dict.fromkeys(range(6))
     read: list[dict[int, int]] = []
@@ -72,7 +72,7 @@ def test_a_partition_that_others_were_given_for_some_batches_is_released(tmp_pat
 
 @needs_smaps
 def test_only_the_partition_that_was_given_keeps_pages_of_its_image(tmp_path: Path) -> None:
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, store_conf=replace(query.store_conf, min_deltas_for_snapshot=0, maintenance_interval=0))
     providers = Providers()
     ids = []

@@ -25,14 +25,14 @@ from hdfsstore.errors import SchemaMismatchError, UserFunctionError
 from hdfsstore.spark.worker.engine import KeyedRows
 from hdfsstore.spark.worker.rows_engine import CHUNK_ROWS, PART_ROWS
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
+from tests.support.query_partition import QueryPartition, call, output_of, struct
 from tests.support.rows_query import ANY, KEYS, STATE, TOTALS, count_and_sum, engine_of, events, run
-from tests.support.spark_partition import Partition, call, output_of, struct
 
 
 @pytest.mark.parametrize("schema", [STATE, ANY])
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_counts_and_sums_over_batches(tmp_path: Path, schema: StructType | None, is_sorted: bool) -> None:
-    partition = Partition(tmp_path, KEYS, schema or VALUE_SCHEMA)
+    partition = QueryPartition(tmp_path, KEYS, schema or VALUE_SCHEMA)
     engine = engine_of(count_and_sum, state=schema)
     table = events(("a", 1.0), ("b", 2.0), ("a", 3.0), (None, 4.0))
     if is_sorted:
@@ -53,7 +53,7 @@ def test_rows_and_keys_as_the_function_gets_them(tmp_path: Path) -> None:
     def look(key: tuple[Any, ...], rows: Iterator[Row], state: GroupState) -> None:
         seen.append((key, [(row.asDict(), row.amount, row["user"]) for row in rows], state.exists, state.hasTimedOut))
 
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     with partition.batch() as state:
         assert run(engine_of(look), state, call(events(("b", 1.0), ("a", 2.0), ("b", 3.0)), "user")) == []
     assert seen == [
@@ -76,14 +76,14 @@ def test_rows_and_keys_as_the_function_gets_them(tmp_path: Path) -> None:
     ],
 )
 def test_rows_may_be_given_in_many_ways(tmp_path: Path, result: Any) -> None:
-    with Partition(tmp_path, KEYS, STATE).batch() as state:
+    with QueryPartition(tmp_path, KEYS, STATE).batch() as state:
         engine = engine_of(lambda *_: result)
         assert run(engine, state, call(events(("a", 1.0)), "user")) == [("a", 1, 0.5)]
 
 
 @pytest.mark.parametrize("result", [None, [], (), iter(())])
 def test_no_rows_may_be_given(tmp_path: Path, result: Any) -> None:
-    with Partition(tmp_path, KEYS, STATE).batch() as state:
+    with QueryPartition(tmp_path, KEYS, STATE).batch() as state:
         assert run(engine_of(lambda *_: result), state, call(events(("a", 1.0)), "user")) == []
 
 
@@ -100,7 +100,7 @@ def test_what_is_filled_anew_for_the_next_row_is_kept_as_it_was_given(tmp_path: 
         if key[0] == "b":
             items.clear()
 
-    partition = Partition(tmp_path, KEYS, lists)
+    partition = QueryPartition(tmp_path, KEYS, lists)
     with partition.batch() as state:
         engine = engine_of(one_list, output=lists, state=lists)
         output = run(engine, state, call(events(("a", 1.0), ("b", 1.0)), "user"))
@@ -127,7 +127,7 @@ def test_composite_and_null_and_nested_keys(tmp_path: Path) -> None:
         seen[key] = [row.n for row in rows]
 
     keys = StructType([rows["place"], rows["day"]])
-    with Partition(tmp_path, keys, STATE).batch() as state:
+    with QueryPartition(tmp_path, keys, STATE).batch() as state:
         run(engine_of(look, rows=rows, keys=keys), state, call(table, "place", "day"))
     day = datetime.date(2024, 2, 29)
     assert seen == {(Row(city="x", zip=1), day): [1, 3], (None, None): [2], (Row(city=None, zip=1), None): [4]}
@@ -138,7 +138,7 @@ def test_without_key_columns_there_is_one_key(tmp_path: Path) -> None:
     no_keys = StructType()
     table = events(("a", 1.0), ("b", 2.0))
     keys = pa.Array.from_buffers(pa.struct([]), 2, [None])
-    with Partition(tmp_path, no_keys, STATE).batch() as state:
+    with QueryPartition(tmp_path, no_keys, STATE).batch() as state:
         engine = engine_of(lambda key, rows, _: [(str(key), len(list(rows)), 0.0)], keys=no_keys)
         assert run(engine, state, KeyedRows(table, keys, False)) == [("()", 2, 0.0)]
 
@@ -159,7 +159,7 @@ def test_a_key_with_many_rows_is_read_and_answered_bit_by_bit(tmp_path: Path) ->
         elif key[0] == "c":
             yield from ((key[0], None, row.amount) for row in islice(rows, 2))
 
-    with Partition(tmp_path, KEYS, STATE).batch() as state:
+    with QueryPartition(tmp_path, KEYS, STATE).batch() as state:
         alive = 0
         output = []
         for batch in engine_of(echo).data(iter([call(table, "user")]), state):
@@ -173,7 +173,7 @@ def test_many_keys_in_several_slices_and_calls(tmp_path: Path) -> None:
     num_keys = CHUNK_ROWS + 2_345
     users = [f"user-{i}" for i in range(num_keys)]
     tables = [events(*((user, 1.0) for user in part)) for part in (users[:-3], users[-3:])]
-    partition = Partition(tmp_path, KEYS, STATE)
+    partition = QueryPartition(tmp_path, KEYS, STATE)
     for batch in (1, 2):
         with partition.batch() as state:
             engine = engine_of(count_and_sum)
@@ -190,7 +190,7 @@ def test_an_error_names_its_key_after_keys_without_output(tmp_path: Path) -> Non
         return [(key[0], "no number", 1.0)] if key[0] == "user-1234" else None
 
     with (
-        Partition(tmp_path, KEYS, STATE).batch() as state,
+        QueryPartition(tmp_path, KEYS, STATE).batch() as state,
         pytest.raises(SchemaMismatchError, match=r"gave a row for the key .*user-1234"),
     ):
         run(engine_of(returns_one), state, call(table, "user"))
@@ -199,7 +199,7 @@ def test_an_error_names_its_key_after_keys_without_output(tmp_path: Path) -> Non
 def failure_of(tmp_path: Path, func: Callable[..., Any], error: type[Exception], **schemas: StructType | None) -> str:
     """Returns the engine's error for a function that fails for one of many keys, in the second of two batches."""
     state_schema = schemas.get("state", STATE)
-    partition = Partition(tmp_path, KEYS, state_schema or VALUE_SCHEMA)
+    partition = QueryPartition(tmp_path, KEYS, state_schema or VALUE_SCHEMA)
     table = events(*((f"user-{i}", float(i)) for i in range(3 * PART_ROWS)))
     with partition.batch() as state:
         run(engine_of(lambda *_: None, **schemas), state, call(table, "user"))
@@ -248,7 +248,7 @@ def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
         for i in range(30_000):
             yield key[0], i, 1.0
 
-    with Partition(tmp_path, KEYS, STATE).batch() as state:
+    with QueryPartition(tmp_path, KEYS, STATE).batch() as state:
         output = engine_of(many).data(iter([call(events(("a", 1.0)), "user")]), state)
         assert next(output).num_rows
         output.close()  # type: ignore[attr-defined]

@@ -28,13 +28,13 @@ from pyspark.sql.types import (
 
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA
+from tests.support.query_partition import QueryPartition, call, struct
 from tests.support.rows_query import ANY, KEYS, STATE, count_and_sum, engine_of, events, run
-from tests.support.spark_partition import Partition, call, struct
 
 
 def test_timeouts_as_spark_has_them(tmp_path: Path) -> None:
     """States are removed, kept, set again, or left alone. Those left alone come again."""
-    partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
+    partition = QueryPartition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     seen: list[tuple[Any, ...]] = []
 
     def timed(key: tuple[Any, ...], rows: Iterator[Row], state: GroupState) -> None:
@@ -84,7 +84,7 @@ def test_timeouts_as_spark_has_them(tmp_path: Path) -> None:
 
 
 def test_event_time_timeouts(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, KEYS, STATE, "EventTimeTimeout")
+    partition = QueryPartition(tmp_path, KEYS, STATE, "EventTimeTimeout")
 
     def timed(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> Iterator[tuple[Any, ...]]:
         if state.hasTimedOut:
@@ -116,7 +116,7 @@ def test_states_of_every_shape_without_a_schema(tmp_path: Path) -> None:
         else:
             state.update(values[int(next(rows).amount)])
 
-    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA)
+    partition = QueryPartition(tmp_path, KEYS, VALUE_SCHEMA)
     table = events(*((f"user-{i}", float(i)) for i in range(len(values))))
     for _ in range(2):
         with partition.batch() as state:
@@ -141,7 +141,7 @@ def test_states_of_columns_that_are_nested(tmp_path: Path) -> None:
         seen.append(state.getOption)
         state.update(value if key[0] == "a" else (None, None, None, None))
 
-    partition = Partition(tmp_path, KEYS, schema)
+    partition = QueryPartition(tmp_path, KEYS, schema)
     for _ in range(2):
         with partition.batch() as state:
             run(engine_of(remember, state=schema), state, call(events(("a", 1.0), ("b", 1.0)), "user"))
@@ -160,7 +160,7 @@ def test_a_state_without_columns_is_kept_and_removed(tmp_path: Path) -> None:
         else:
             state.update(())
 
-    partition = Partition(tmp_path, KEYS, StructType())
+    partition = QueryPartition(tmp_path, KEYS, StructType())
     engine = engine_of(toggle, state=StructType())
     for users in (("a", "b"), ("b",)):
         with partition.batch() as state:
@@ -178,7 +178,7 @@ def test_times_of_pandas_are_kept_in_columns_as_local_ones(tmp_path: Path) -> No
         seen.append(state.getOption)
         state.update((naive, [naive, None], zoned if key[0] == "a" else pd.NaT))
 
-    partition = Partition(tmp_path, KEYS, schema)
+    partition = QueryPartition(tmp_path, KEYS, schema)
     for _ in range(2):
         with partition.batch() as state:
             run(engine_of(remember, state=schema), state, call(events(("a", 1.0)), "user"))
@@ -208,7 +208,7 @@ def test_a_timestamp_that_could_not_be_read_again_is_refused(tmp_path: Path, nes
     for i, hours in enumerate((-23, -5, 0, 5, 23)):
         at = first.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=hours)))
         value = ([at] if nested else at,)
-        partition = Partition(tmp_path / str(i), KEYS, schema)
+        partition = QueryPartition(tmp_path / str(i), KEYS, schema)
         engine = engine_of(lambda _key, _rows, state, value=value: state.update(value), state=schema)
         try:
             with partition.batch() as state:
@@ -231,7 +231,7 @@ def test_values_of_numpy_and_pandas_are_kept_as_pythons(tmp_path: Path) -> None:
         seen.append(state.getOption)
         state.update(given)
 
-    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA)
+    partition = QueryPartition(tmp_path, KEYS, VALUE_SCHEMA)
     for _ in range(2):
         with partition.batch() as state:
             run(engine_of(remember, state=ANY), state, call(events(("a", 1.0)), "user"))
@@ -252,7 +252,7 @@ CHANGES = ("update", "remove", "timeout")
 def test_random_changes_are_written_as_spark_writes_them(tmp_path: Path, seed: int) -> None:
     """Compares with a model. A key has a state and a timeout; the function gets the data first, then expired keys."""
     chance = random.Random(seed)
-    partition = Partition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
+    partition = QueryPartition(tmp_path, KEYS, STATE, "ProcessingTimeTimeout")
     states: dict[str, tuple[tuple[int, float] | None, int]] = {}
     now = 1_000
     for batch in range(8):

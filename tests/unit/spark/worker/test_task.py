@@ -27,7 +27,7 @@ from hdfsstore.spark.worker.partition_state import PartitionState
 from hdfsstore.spark.worker.providers import Providers
 from hdfsstore.spark.worker.shipped_engine import ShippedEngine
 from hdfsstore.spark.worker.task import StatefulTask
-from tests.support.spark_partition import Partition, struct
+from tests.support.query_partition import QueryPartition, struct
 
 DRIVER = same_release.RELEASE
 
@@ -54,7 +54,7 @@ class Reports:
 
 def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_module, "providers", Providers())
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, columns=Columns(("k",), ("k",), (0,)))
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
     engine = ShippedEngine(cloudpickle.dumps(Nothing()))  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, monkeypatch: py
 
 def test_what_a_task_carries_for_each_partition_is_small(tmp_path: Path) -> None:
     """PySpark allows one MiB, and the function may take half of it."""
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
 
     def size(ids: Sequence[str | None]) -> int:
         batch = BatchSpec(1, BaseIds(ids), -1, 1_000, -1, False, True)
@@ -122,7 +122,7 @@ def test_what_unpickling_a_function_says_is_cut_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], redacted: bool
 ) -> None:
     monkeypatch.setattr(task_module, "providers", Providers())
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
     query = replace(query, columns=Columns(("k",), ("k",), (0,)), shown=Shown(redacted))
     marker = pa.RecordBatch.from_pydict({"": pa.array([0], pa.int32()), "k": pa.array([None], pa.int64())})
     pickled: bytes = cloudpickle.dumps(Unpicklable(error("4929-1234" + "x" * 10**6)))  # type: ignore[no-untyped-call]
@@ -139,7 +139,7 @@ def test_what_unpickling_a_function_says_is_cut_and_left_out(
 def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Partition(tmp_path, struct(k="long"), struct(n="long")).query
+    query = QueryPartition(tmp_path, struct(k="long"), struct(n="long")).query
     batch = BatchSpec(0, BaseIds((None,)), -1, 1_000, -1, False, True)
     task = StatefulTask(replace(query, run_id="of the query"), ShippedEngine(b""), batch, cast("Any", Reports()))
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]

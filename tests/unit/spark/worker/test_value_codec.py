@@ -28,8 +28,8 @@ from hdfsstore.spark.convert.rows_to_arrow import RowWriter
 from hdfsstore.spark.redaction import Shown
 from hdfsstore.spark.worker.group_state import KeyValue, key_state_class
 from hdfsstore.spark.worker.value_codec import VALUE_SCHEMA, ValueCodec
+from tests.support.query_partition import QueryPartition, call
 from tests.support.rows_query import ANY, KEYS, engine_of, events, run
-from tests.support.spark_partition import Partition, call
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 UTC = datetime.UTC
@@ -276,7 +276,7 @@ def test_a_list_that_lies_is_kept_as_what_it_holds() -> None:
 
 def failing(tmp_path: Path, func: Callable[[GroupState], None], error: type[Exception]) -> str:
     """Returns the error for a function that fails for the key b, after a batch in which it did not."""
-    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA)
+    partition = QueryPartition(tmp_path, KEYS, VALUE_SCHEMA)
 
     def of_key(key: tuple[Any, ...], _rows: Iterator[Row], state: GroupState) -> None:
         if key == ("b",):
@@ -310,7 +310,7 @@ def test_a_state_that_is_changed_after_update_is_looked_at_again(tmp_path: Path)
 @pytest.mark.parametrize("times_out", [False, True])
 def test_an_error_while_a_state_is_read_names_its_key(tmp_path: Path, times_out: bool) -> None:
     """Earlier releases may have written such states."""
-    partition = Partition(tmp_path, KEYS, VALUE_SCHEMA, "ProcessingTimeTimeout")
+    partition = QueryPartition(tmp_path, KEYS, VALUE_SCHEMA, "ProcessingTimeTimeout")
     packed = [msgpack.packb(1), msgpack.packb({(1, 2): 3}), msgpack.packb(2)]
     users = pa.array(["a", "b", "c"])
     with partition.batch() as state:

@@ -43,7 +43,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(ours(schema))
 
 
-class Partition:
+class QueryPartition:
     """Partition 0 of a query, whose batches are run one after another."""
 
     def __init__(
