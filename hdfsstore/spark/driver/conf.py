@@ -32,7 +32,7 @@ _OF_STORE = {
     "minDeltasForSnapshot": f"{_STATE_STORE}minDeltasForSnapshot",
     "rowChecksum.enabled": f"{_STATE_STORE}rowChecksum.enabled",
 }
-NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions", "redactErrors")))
+NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions", "redactErrors", "singleDriver")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class QueryConf:
         speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
         store: settings of the state store [the other names; else Spark's own confs].
         redact_errors: whether errors leave out keys and values [redactErrors].
+        single_driver: whether the user answers for it that no other driver runs the query at the same time
+            [singleDriver].
         names_sources, names_sinks: whether each source and each sink of a query must have a name
             [spark.sql.streaming.queryEvolution.enableSourceEvolution, .enableSinkEvolution].
         allow_multiple: whether a query may have several stateful operators. Then the watermark of the batch before
@@ -69,6 +71,7 @@ class QueryConf:
     allow_multiple: bool = True
     stop_active_run: bool = True
     may_spill: bool = True
+    single_driver: bool = False
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
@@ -103,6 +106,7 @@ class QueryConf:
             stop_active_run=is_on(f"{_STREAMING}stopActiveRunOnRestart", "true"),
             store=_store(conf, given),
             redact_errors=setting("redactErrors", f"{_CONF}redactErrors", "false", parse_boolean),
+            single_driver=setting("singleDriver", f"{_CONF}singleDriver", "false", parse_boolean),
         )
 
 

@@ -24,6 +24,7 @@ from hdfsstore.spark.driver.upstream_operators import check_supported, stateful_
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation
 from hdfsstore.spark.querylog.driver_log import DriverLog
+from hdfsstore.spark.querylog.fence import check_fence
 from hdfsstore.spark.querylog.migration import check_migration, migrate
 from hdfsstore.spark.querylog.state_description import StateDescription, check_state, settle_state
 from hdfsstore.spark.redaction import Shown
@@ -92,6 +93,7 @@ def _check(description: QueryDescription, settings: StartSettings) -> None:
     check_supported(description.rows, description.output_mode)
     state = _wanted_state(description, settings.conf)
     checkpoint, store_conf = settings.checkpoint.ours, settings.conf.store
+    check_fence(checkpoint, single_driver=settings.conf.single_driver)
     check_migration(checkpoint, state, store_conf, stateful_operators(description.rows))
     check_state(checkpoint, state)
     DriverLog(checkpoint, state.num_partitions, store_conf).last_finished()
@@ -121,6 +123,7 @@ def _prepare(
     rows, conf, checkpoint = description.rows, settings.conf, settings.checkpoint
     wanted = _wanted_state(description, conf)
     upstream = stateful_operators(rows)
+    check_fence(checkpoint.ours, single_driver=conf.single_driver)
     migrate(checkpoint.ours, wanted, conf.store, upstream)
     state, store_conf = settle_state(checkpoint.ours, wanted, conf.store)
     context = rows.sparkSession.sparkContext

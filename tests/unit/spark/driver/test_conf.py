@@ -31,10 +31,11 @@ def test_every_setting_is_an_option() -> None:
         "hdfsstore.imageOverlayShare": "0.5",
         "hdfsstore.maxRecordBytes": "1m",
         "hdfsstore.redactErrors": "true",
+        "hdfsstore.singleDriver": "true",
         "numRows": "of the console",
     }
     store = StateStoreConf(3, 4, 0, "zstd", 1, True, 120.0, "/scratch", 2 << 30, 0.5, 1 << 20)
-    expected = QueryConf(7, 1 << 20, 100, False, store, True)
+    expected = QueryConf(7, 1 << 20, 100, False, store, True, single_driver=True)
     assert QueryConf.from_spark({}, options) == expected
     assert {f"hdfsstore.{name}" for name in NAMES} == options.keys() - {"numRows"}
     confs = {f"spark.{name}": value for name, value in options.items() if name != "numRows"}
