@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import BatchAlreadyLoggedError
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove, remove_leftovers
 
 T = TypeVar("T")
 
@@ -44,14 +44,7 @@ class MetadataLog(Generic[T]):
         self._entries: dict[_Key, T] = {}
 
     def list(self) -> Listing:
-        infos = self._fs.list_folder(self._folder)
-        files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
-        # Entries that the query has purged are dropped here too, else a query of months fills the memory.
-        present = {_key(info) for info in files.values()}
-        for key in tuple(self._entries):
-            if key not in present:
-                self._entries.pop(key, None)
-        return Listing(dict(sorted(files.items())), frozenset(info.base_name for info in infos))
+        return self._listing(self._fs.list_folder(self._folder))
 
     def read(self, listing: Listing, batch_id: int) -> T | None:
         """Reads the entry of a batch; None if its file is gone by now (Spark purges old ones)."""
@@ -97,10 +90,21 @@ class MetadataLog(Generic[T]):
             ) from None
 
     def purge(self, before: int) -> None:
-        """Deletes the files of all batches before `before`."""
-        listing = self.list()
+        """Deletes the files of all batches before `before`, and what killed writers have left long ago."""
+        infos = self._fs.list_folder(self._folder)
+        listing = self._listing(infos)
         paths = [info.path for batch_id, info in listing.files.items() if batch_id < before]
         remove(self._fs, paths, listing.names)
+        remove_leftovers(self._fs, self._folder, infos)
+
+    def _listing(self, infos: Sequence[FileInfo]) -> Listing:
+        files = {int(i.base_name): i for i in infos if i.type == FileType.File and NUMBER.fullmatch(i.base_name)}
+        # Entries that the query has purged are dropped here too, else a query of months fills the memory.
+        present = {_key(info) for info in files.values()}
+        for key in tuple(self._entries):
+            if key not in present:
+                self._entries.pop(key, None)
+        return Listing(dict(sorted(files.items())), frozenset(info.base_name for info in infos))
 
 
 def _key(info: FileInfo) -> _Key:

@@ -17,11 +17,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyarrow.fs import FileType
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.fs import typed_errors
 from hdfsstore.fs.checksum_files import hadoop_name, spark_name
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -30,6 +31,8 @@ Content: TypeAlias = "Buffer | Iterable[Buffer]"
 
 # So many files are deleted at once.
 _PAGE = 1000
+# No file takes as long to write.
+_GRACE_NS = 24 * 3600 * 10**9
 
 
 def publish(fs: FileManager, path: str, content: Content, *, overwrite: bool, unique_name: bool = False) -> None:
@@ -77,6 +80,25 @@ def remove(fs: FileManager, paths: Iterable[str], names: Collection[str] | None 
             there = [path for path in doomed if names is None or path.rpartition("/")[2] in names]
             if there:
                 fs.delete(there)
+
+
+def remove_leftovers(fs: FileManager, folder: str, infos: Iterable[FileInfo]) -> None:
+    """Deletes the temporary files that killed writers, of Spark or of this package, have left in a folder.
+
+    A file of the last 24 hours may still be written. Its age is told by the storage's own clock.
+
+    Args:
+        folder: the folder.
+        infos: its entries, as FileManager.list_folder gives them.
+
+    Raises:
+        StateStoreError: the filesystem fails.
+    """
+    names = {info.base_name: info for info in infos if info.type == FileType.File}
+    found = [info for name, info in names.items() if TEMPORARY_NAME.fullmatch(name) and info.mtime_ns]
+    if found:
+        newest = fs.now_ns(folder) - _GRACE_NS
+        remove(fs, [info.path for info in found if info.mtime_ns < newest], names)
 
 
 def _then_without_checksums(fs: FileManager, path: str, pieces: Iterable[Buffer]) -> Iterator[Buffer]:

@@ -27,7 +27,7 @@ these steps:
     1  offsets/N of ours            created only if absent
     2  tasks write version N + 1    under unique names (format 2); the sink writes its output
     3  commits/N of ours            created only if absent: the fence
-    4  entries no longer needed     deleted
+    4  entries no longer needed     deleted; by the first batch of a driver also what killed writers have left
     5  commits/N of Spark
 
 After a kill at any point the next driver starts, and Spark calls batch N again until step 5 is done:
@@ -62,7 +62,7 @@ from hdfsstore.errors import (
     StateStoreError,
 )
 from hdfsstore.fs.location import Location, resolve
-from hdfsstore.fs.publish import remove
+from hdfsstore.fs.publish import remove, remove_leftovers
 from hdfsstore.spark.querylog.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,
@@ -259,6 +259,7 @@ class DriverLog:
             if not self._purged:
                 self._offsets.purge(before)
                 self._commits.purge(before)
+                remove_leftovers(self._fs, self._root, self._fs.list_folder(self._root))
                 self._purged = True
             elif before > 0:
                 name = str(before - 1)

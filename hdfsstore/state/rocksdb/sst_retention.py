@@ -21,7 +21,6 @@ from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.publish import remove
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.state.maintenance.retention import Retention
@@ -73,14 +72,13 @@ class SstRetention(Retention):
             log.warning("%s: no SST file is deleted, as a zip cannot be read: %s", self.folder, error)
             return
         oldest = min((info.mtime_ns for info in files if info.base_name in named), default=0)
-        names = {info.base_name for info in files}
+        doomed = []
         for info in files:
             name = info.base_name
             ours = _SST.fullmatch(name) or ((match := TEMPORARY_NAME.fullmatch(name)) and _SST.fullmatch(match["name"]))
             if ours and name not in named and (name in freed or info.mtime_ns < oldest):
-                step()
-                remove(self._fs, [info.path], names)
-                self._metrics.files_deleted += 1
+                doomed.append(info.path)
+        self._remove(doomed, {info.base_name for info in files}, step)
 
     def _zips(self) -> list[FileInfo]:
         infos = [info for info in self._fs.list_folder(self.folder) if info.type == FileType.File]

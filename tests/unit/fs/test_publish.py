@@ -12,8 +12,10 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -24,7 +26,7 @@ from hdfsstore.fs.arrow_files import ArrowFileManager
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
-from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.publish import publish, remove, remove_leftovers
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from tests.support.fsspec_folder import Folder
 
@@ -327,6 +329,55 @@ def test_temporary_names() -> None:
         ".4.ab.tmp",
     ):
         assert not TEMPORARY_NAME.fullmatch(name)
+
+
+class InTheFuture(LocalFileManager):
+    """A storage whose clock is two days ahead of this machine's."""
+
+    def now_ns(self, folder: str) -> int:
+        return super().now_ns(folder) + 2 * 24 * 3600 * 10**9
+
+
+def test_leftovers_are_deleted_a_day_later_by_the_storages_clock(tmp_path: Path) -> None:
+    left = [f".{name}.{uuid.uuid4()}.tmp" for name in ("4", "5", ".4.crc")]
+    others = ["4", f".{left[0]}.crc", f"4.{uuid.uuid4()}.tmp", ".crc"]
+    for name in (*left, *others):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f".6.{uuid.uuid4()}.tmp").mkdir()
+    before = names(tmp_path)
+    remove_leftovers(LOCAL, str(tmp_path), LOCAL.list_folder(str(tmp_path)))
+    assert names(tmp_path) == before
+    os.utime(tmp_path / left[1], (1, 1))
+    remove_leftovers(LOCAL, str(tmp_path), LOCAL.list_folder(str(tmp_path)))
+    assert names(tmp_path) == sorted({*before} - {left[1]})
+    ahead = InTheFuture()
+    remove_leftovers(ahead, str(tmp_path), ahead.list_folder(str(tmp_path)))
+    assert names(tmp_path) == sorted({*before} - {*left, others[1]})
+
+
+def test_a_million_names_are_deleted_in_pages(tmp_path: Path) -> None:
+    class Counting(LocalFileManager):
+        pages: ClassVar[Counter[int]] = Counter()
+
+        def delete(self, paths: Sequence[str]) -> None:
+            self.pages[len(paths)] += 1
+
+    class AllButChecksums(frozenset[str]):
+        def __contains__(self, name: object) -> bool:
+            return not str(name).endswith(".crc")
+
+    fs = Counting()
+    remove(fs, (f"/d/{number}" for number in range(1_000_500)), AllButChecksums())
+    assert fs.pages == {1000: 1000, 500: 1}
+    fs.pages.clear()
+    remove(fs, (f"/d/{number}" for number in range(1_500)))
+    assert fs.pages == {3000: 1, 1000: 1, 1500: 1, 500: 1}
+    (tmp_path / "f").write_bytes(b"")
+    (tmp_path / "d").mkdir()
+    with pytest.raises(StateStoreError, match="nor could 1 others") as caught:
+        remove(LOCAL, [f"{tmp_path}/d", f"{tmp_path}/absent", f"{tmp_path}/d", f"{tmp_path}/f"], {"d", "f", "absent"})
+    assert caught.value.path == f"{tmp_path}/d"
+    assert names(tmp_path) == ["d"]
 
 
 @posix

@@ -7,6 +7,7 @@ import pytest
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.state.maintenance import retention
 from hdfsstore.state.maintenance.retention import Retention, owned
 from hdfsstore.state.metrics import MaintenanceMetrics
 
@@ -407,8 +408,9 @@ class TestSwitches:
 
 
 class TestFailures:
-    def test_it_goes_on_where_it_stopped(self, folder):
-        """A kill between two files: what is left is whole from some version on, and the next run does the rest."""
+    def test_it_goes_on_where_it_stopped(self, folder, monkeypatch):
+        """A kill between two deletions: what is left is whole from some version on, and the next run does the rest."""
+        monkeypatch.setattr(retention, "_AT_ONCE", 1)
         folder.add(*deltas(*range(1, 11)), "5.snapshot")
         stop = iter([None, None])
 
