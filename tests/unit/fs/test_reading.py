@@ -14,6 +14,7 @@ from pyarrow.fs import FileType, LocalFileSystem, SubTreeFileSystem
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs.arrow_files import ArrowFileManager
+from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import Input, open_input, read_file
@@ -232,3 +233,20 @@ def test_reading_never_writes(tmp_path: Path) -> None:
     read_file(LOCAL, path)
     LOCAL.list_folder(str(tmp_path))
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+def test_an_open_file_stays_the_one_that_was_opened(tmp_path: Path, size: int) -> None:
+    path = str(tmp_path / "f")
+    LOCAL.replace(path, [b"a" * size])
+    with open_input(LOCAL, path) as source:
+        head = bytearray(100)
+        assert source.readinto(head) == 100
+        LOCAL.replace(path, [b"b" * (2 * size)])
+        for _ in range(2):
+            source.rewind()
+            content = bytearray(2 * size)
+            assert source.readinto(content) == size
+            assert content[:size] == b"a" * size
+    LOCAL.delete([path, path])
+    assert LOCAL.promises == Promises(True, True, True, True)
