@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from hdfsstore.fs.redaction import shown
 from hdfsstore.spark.driver.active_run import find_active_run, only_start
 from hdfsstore.spark.driver.arrow_limit import ArrowLimit
 from hdfsstore.spark.driver.batch import BatchRecords, BatchRunner
@@ -72,7 +73,7 @@ def start_query(description: QueryDescription, settings: StartSettings) -> State
     with only_start(checkpoint.ours):
         active = find_active_run(spark, checkpoint.ours, settings.query_name, stops=conf.stop_active_run)
         progress = ProgressLog(
-            description.method, conf.num_recent_progress, f"query {settings.query_name or checkpoint.spark}"
+            description.method, conf.num_recent_progress, f"query {settings.query_name or shown(checkpoint.spark)}"
         )
         if active is not None:
             _check(description, settings)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.publish import publish
+from hdfsstore.fs.redaction import shown
 
 _LOCAL = "file"
 _RENAME_IN_ONE_STEP = ("file", "hdfs", "viewfs", "abfs", "abfss")
@@ -20,11 +21,11 @@ class OutputFolder:
     """A folder. Its methods take names of files and folders in it.
 
     Attributes:
-        path: as the user gave it.
+        path: as the user gave it, without credentials, for messages.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self.path = path
+        self.path = shown(path)
         self._path_class: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
         self._root = self._path_class(path)
         self._fs: Any = self._root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -111,7 +112,7 @@ class OutputFolder:
     def _cannot(self, name: str, to: str) -> StateStoreError:
         return StateStoreError(
             f"the output of a batch was written and could not be renamed to {to}",
-            self._of(name).toString(),
+            f"{self.path}/{name}",
             remedy="Make sure that nothing else writes there, another driver of this query above all. The next start "
             "of the query writes the batch again",
         )

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.redaction import shown
 from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation
 from hdfsstore.spark.sinks.output_folder import OutputFolder
 from hdfsstore.spark.sinks.output_owner import SUCCESS, batch_folder, check, claim
@@ -64,8 +65,8 @@ class ParquetSink:
             raise ValueError("format('parquet') needs a path: start('/data/out'), or option('path', ...)")
         if _COLUMN in (name.lower() for name in schema.names):
             raise ValueError(
-                f"the output has a column {_COLUMN!r}, which readers of {path}/{_COLUMN}=... take from the names of "
-                "the folders. Give it another name"
+                f"the output has a column {_COLUMN!r}, which readers of {shown(path)}/{_COLUMN}=... take from the "
+                "names of the folders. Give it another name"
             )
         self._spark = spark
         self._path = path
@@ -75,7 +76,7 @@ class ParquetSink:
         if folder.exists(_SPARK_METADATA):
             raise StateStoreError(
                 "Spark's own file sink has written there: Spark reads only what its log names",
-                f"{path}/{_SPARK_METADATA}",
+                f"{folder.path}/{_SPARK_METADATA}",
                 remedy="Choose another path for the output of this query",
             )
         check(folder, checkpoint.ours)
