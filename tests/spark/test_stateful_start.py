@@ -27,6 +27,7 @@ from hdfsstore.spark.querylog.checkpoint_location import find_checkpoint
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.sinks.output_owner import MARK
 from hdfsstore.spark.worker import same_release
+from tests.spark.support.jvm_log import jvm_log
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SCHEMA = "k STRING, at TIMESTAMP, n LONG"
@@ -370,7 +371,9 @@ def test_a_query_that_is_stopped_in_a_batch_says_so(source: Input, tmp_path: Pat
     else:
         query = writer.format(sink).start(str(tmp_path / "out"))
     wait_until(mark.exists)
-    query.stop()
+    with jvm_log(source.spark) as logged:
+        query.stop()
+        assert "StackOverflowError" not in logged()
     assert query.status["message"] == "Stopped"
     assert not query.status["isTriggerActive"]
     assert query.exception() is None
