@@ -4,6 +4,8 @@ What it does on its own accord, and what is done about it here:
 
     its threads do not survive a fork, and a client       one client per process; none is ever dropped
     that is dropped in a child waits for them for ever
+    for 3 s after a read a connection to a DataNode is    the first client of a forked child is made when they
+    kept, which a forked child would share                have passed
     a read past the end of a file panics                  HdfsFileManager asks for ranges inside the file
     a file that is given up is closed when it is          its finalizer is told that it is closed
     collected, after an error with 15 s of retries
@@ -18,6 +20,7 @@ import ctypes
 import io
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -50,6 +53,9 @@ _MAY_PASS = {
     "SafeModeException",
     "StandbyException",
 }
+_KEPT_S = 3.5
+# The last read of this process, or of the one that it was forked from: its pid and time.
+_last_read = (os.getpid(), -_KEPT_S)
 # All DataNodes are lost for the moment, or full.
 _NO_DATANODE = "could only be "
 
@@ -58,6 +64,7 @@ class NativeClient:
     """An HdfsClient. It is used in the process that has made it."""
 
     def __init__(self, settings: HdfsSettings) -> None:
+        _wait_for_connections_of_parent()
         check(settings)
         act_as(settings)
         conf = dict(settings.conf)
@@ -118,8 +125,12 @@ class NativeReadableFile:
         self.size = len(file)
 
     def read_range(self, offset: int, size: int) -> bytes:
-        with _errors(self._path):
-            return self._file.read_range(offset, size)
+        global _last_read
+        try:
+            with _errors(self._path):
+                return self._file.read_range(offset, size)
+        finally:
+            _last_read = os.getpid(), time.monotonic()
 
 
 class NativeWritableFile:
@@ -150,6 +161,12 @@ def _info(status: hdfs_native.FileStatus) -> FileInfo:
     if status.isdir:
         return FileInfo(status.path, type=FileType.Directory, mtime_ns=status.modification_time * 1_000_000)
     return FileInfo(status.path, type=FileType.File, size=status.length, mtime_ns=status.modification_time * 1_000_000)
+
+
+def _wait_for_connections_of_parent() -> None:
+    pid, at = _last_read
+    if pid != os.getpid():
+        time.sleep(max(0.0, at + _KEPT_S - time.monotonic()))
 
 
 @contextmanager

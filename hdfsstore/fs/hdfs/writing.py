@@ -78,7 +78,7 @@ def append(file: WritableFile, chunk: bytes, _: HdfsClient) -> None:
 
 
 def clock(client: HdfsClient, folder: str) -> int:
-    temporary = Write(f"{folder}/clock", b"")(client)
+    temporary = Write(f"{folder.rstrip('/')}/clock", b"")(client)
     now: int = client.info(temporary).mtime_ns
     client.delete(temporary)
     return now

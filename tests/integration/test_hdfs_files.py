@@ -1,0 +1,307 @@
+"""What HdfsFileManager promises, on a real HDFS and with both clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import FileType
+
+from hdfsstore.errors import FileChangedError, FileSystemTimeoutError, StateStoreError
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
+from tests.integration.hdfs_managers import content, manager
+from tests.integration.name_node_proxy import NameNodeProxy
+from tests.services.hdfs import Hdfs
+
+ROUNDS, RACERS = 200, 8
+
+
+def names(files: HdfsFileManager, folder: str) -> list[str]:
+    return [info.base_name for info in files.list_folder(folder)]
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest) -> str:
+    return f"/{request.node.name}".replace("[", "-").replace("]", "")
+
+
+@pytest.fixture
+def files(hdfs: Hdfs) -> HdfsFileManager:
+    return manager(hdfs)
+
+
+@pytest.fixture
+def proxy(hdfs: Hdfs) -> Iterator[NameNodeProxy]:
+    proxy = NameNodeProxy(hdfs.rpc_ports[0])
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def behind_proxy(hdfs: Hdfs, proxy: NameNodeProxy) -> HdfsFileManager:
+    return HdfsFileManager(HdfsSettings.of(f"127.0.0.1:{proxy.port}", hdfs.client_conf, client="hdfs-native"))
+
+
+def test_a_file_appears_whole_and_is_replaced(files: HdfsFileManager, folder: str) -> None:
+    path = f"{folder}/new/folders/file"
+    files.create(path, [b"one", memoryview(b" two")])
+    assert content(files, path) == b"one two"
+    files.replace(path, [b"three"])
+    assert content(files, path) == b"three"
+    files.write_unique(path, [])
+    assert content(files, path) == b""
+    assert names(files, f"{folder}/new/folders") == ["file"]
+
+
+def test_a_large_file_is_written_and_read_in_parts(files: HdfsFileManager, folder: str) -> None:
+    pieces = [os.urandom(3 << 20) for _ in range(9)]
+    files.create(f"{folder}/file", iter(pieces))
+    assert content(files, f"{folder}/file") == b"".join(pieces)
+    counts = files.requests.snapshot()
+    assert counts.requests["write"] == 4
+    assert counts.requests["read"] == 4
+    assert counts.bytes_read == counts.bytes_written == 27 << 20
+    file = files.open_file(f"{folder}/file", 27 << 20)
+    start = bytearray(10)
+    file.readinto(start)
+    file.rewind()
+    assert file.readinto(start) == 10
+    assert start == pieces[0][:10]
+
+
+@pytest.mark.parametrize("size", [10, 20 << 20])
+def test_content_that_fails_leaves_the_old_file_and_no_other(files: HdfsFileManager, folder: str, size: int) -> None:
+    def half() -> Iterator[bytes]:
+        yield bytes(size)
+        raise KeyError("the content")
+
+    files.create(f"{folder}/old", [b"old"])
+    with pytest.raises(KeyError):
+        files.replace(f"{folder}/old", half())
+    with pytest.raises(KeyError):
+        files.create(f"{folder}/new", half())
+    assert names(files, folder) == ["old"]
+    assert content(files, f"{folder}/old") == b"old"
+
+
+def test_one_of_many_racers_wins_each_round(files: HdfsFileManager, folder: str) -> None:
+    barrier = threading.Barrier(RACERS)
+    won: list[list[int]] = [[] for _ in range(ROUNDS)]
+
+    def race(racer: int) -> None:
+        for number, winners in enumerate(won):
+            barrier.wait(60)
+            with suppress(FileExistsError):
+                files.create(f"{folder}/{number}", [b"%d" % racer])
+                winners.append(racer)
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        list(pool.map(race, range(RACERS)))
+    assert [len(winners) for winners in won] == [1] * ROUNDS
+    assert [content(files, f"{folder}/{number}") for number in range(ROUNDS)] == [b"%d" % one for [one] in won]
+    assert len(names(files, folder)) == ROUNDS
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_rename_whose_answer_is_lost_has_been_carried_out(
+    files: HdfsFileManager, behind_proxy: HdfsFileManager, proxy: NameNodeProxy, folder: str, overwrite: bool
+) -> None:
+    behind_proxy.create(f"{folder}/other", [b""])
+    write = behind_proxy.replace if overwrite else behind_proxy.create
+    proxy.lose_answer("rename2")
+    write(f"{folder}/file", [b"mine"])
+    assert proxy.carried_out.is_set()
+    assert names(files, folder) == ["file", "other"]
+    assert content(files, f"{folder}/file") == b"mine"
+
+
+def test_a_lost_race_is_known_even_if_the_answer_is_lost(
+    files: HdfsFileManager, behind_proxy: HdfsFileManager, proxy: NameNodeProxy, folder: str
+) -> None:
+    files.create(f"{folder}/file", [b"theirs"])
+    proxy.lose_answer("rename2")
+    with pytest.raises(FileExistsError):
+        behind_proxy.create(f"{folder}/file", [b"mine"])
+    assert proxy.carried_out.is_set()
+    assert names(files, folder) == ["file"]
+    assert content(files, f"{folder}/file") == b"theirs"
+
+
+def test_nothing_is_written_over_a_rename_that_is_still_under_way(
+    hdfs: Hdfs, files: HdfsFileManager, proxy: NameNodeProxy, folder: str
+) -> None:
+    settings = HdfsSettings.of(f"127.0.0.1:{proxy.port}", hdfs.client_conf, client="hdfs-native", timeout_s=2)
+    hasty = HdfsFileManager(settings)
+    hasty.create(f"{folder}/file", [b"old"])
+    with proxy.holding("rename2"):
+        with pytest.raises(FileSystemTimeoutError):
+            hasty.replace(f"{folder}/file", [b"late"])
+        with pytest.raises(FileSystemTimeoutError) as raised:
+            hasty.replace(f"{folder}/file", [b"newer"])
+        assert raised.value.tries == 0
+        assert content(files, f"{folder}/file") == b"old"
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            hasty.replace(f"{folder}/file", [b"newest"])
+            break
+        except FileSystemTimeoutError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert content(files, f"{folder}/file") == b"newest"
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(files: HdfsFileManager, folder: str) -> None:
+    size = 40 << 20
+    files.create(f"{folder}/file", [b"a" * size])
+    file = files.open_file(f"{folder}/file")
+    block = bytearray(1 << 20)
+    read = file.readinto(block)
+    files.replace(f"{folder}/file", [b"b" * size])
+    try:
+        while read < size:
+            n = file.readinto(block)
+            assert bytes(block[:n]) == b"a" * n
+            read += n
+    except FileChangedError:
+        pass
+    assert content(files, f"{folder}/file") == b"b" * size
+
+
+def test_missing_files(files: HdfsFileManager, folder: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open_file(f"{folder}/file")
+    assert files.list_folder(folder) == []
+    assert [info.type for info in files.file_infos([folder, f"{folder}/file", "/"])] == [
+        FileType.NotFound,
+        FileType.NotFound,
+        FileType.Directory,
+    ]
+    files.delete([f"{folder}/file", f"{folder}/other"])
+
+
+def test_many_files_are_listed_and_deleted(files: HdfsFileManager, folder: str) -> None:
+    paths = [f"{folder}/{number:04}" for number in range(1100)]  # the NameNode lists a thousand at once
+    before = files.now_ns("/")
+    for path in paths:
+        files.write_unique(path, [])
+    listed = files.list_folder(folder)
+    assert [info.path for info in listed] == paths
+    assert all(before <= info.mtime_ns <= files.now_ns(folder) for info in (listed[0], listed[-1]))
+    files.delete(paths)
+    assert files.list_folder(folder) == []
+
+
+def test_what_cannot_be_deleted_is_named_and_the_others_are_gone(files: HdfsFileManager, folder: str) -> None:
+    files.create(f"{folder}/1", [b""])
+    files.create(f"{folder}/full/2", [b""])
+    files.create(f"{folder}/3", [b""])
+    with pytest.raises(StateStoreError, match=f"{folder}/full"):
+        files.delete([f"{folder}/1", f"{folder}/full", f"{folder}/3"])
+    assert names(files, folder) == ["full"]
+
+
+def test_a_name_below_a_file_is_an_error(files: HdfsFileManager, folder: str) -> None:
+    files.create(f"{folder}/file", [b""])
+    with pytest.raises(StateStoreError, match="not a directory"):
+        files.create(f"{folder}/file/below", [b""])
+    with pytest.raises(StateStoreError, match="not a folder"):
+        files.list_folder(f"{folder}/file")
+
+
+def test_a_forked_child_gets_a_client_of_its_own(files: HdfsFileManager, folder: str) -> None:
+    files.create(f"{folder}/parent", [b"p"])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            files.create(f"{folder}/child", [content(files, f"{folder}/parent")])
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert content(files, f"{folder}/child") == b"p"
+    assert names(files, folder) == ["child", "parent"]
+
+
+def in_new_process(hdfs: Hdfs, code: str, **environment: str) -> str:
+    script = f"""
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+files = HdfsFileManager(HdfsSettings.of({hdfs.authority!r}, {hdfs.client_conf!r}))
+{code}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout
+
+
+def test_a_killed_writer_leaves_a_file_that_is_known_by_its_name(
+    hdfs: Hdfs, files: HdfsFileManager, folder: str
+) -> None:
+    code = f"""
+import os, signal
+def half():
+    yield bytes(20 << 20)
+    os.kill(os.getpid(), signal.SIGKILL)
+files.create("{folder}/file", half())
+"""
+    in_new_process(hdfs, code)
+    (left,) = names(files, folder)
+    match = TEMPORARY_NAME.fullmatch(left)
+    assert match is not None
+    assert match["name"] == "file"
+    files.create(f"{folder}/file", [b"whole"])
+    files.delete([f"{folder}/{left}"])
+    assert names(files, folder) == ["file"]
+
+
+def test_a_user_without_rights_is_told(hdfs: Hdfs, files: HdfsFileManager, folder: str) -> None:
+    files.create(f"{folder}/file", [b"old"])
+    code = f"""
+from hdfsstore.errors import StateStoreError
+for work in (files.create, files.replace):
+    try:
+        work("{folder}/file", [b""])
+    except StateStoreError as error:
+        print(error)
+"""
+    first, second = in_new_process(hdfs, code, HADOOP_USER_NAME="mallory").splitlines()
+    for line in (first, second):
+        assert "AccessControlException: Permission denied: user=mallory" in line
+        assert "HADOOP_USER_NAME" in line
+    assert content(files, f"{folder}/file") == b"old"
+
+
+def test_permissions_follow_the_umask_of_hadoop(hdfs: Hdfs, folder: str) -> None:
+    conf = {**hdfs.client_conf, "fs.permissions.umask-mode": "077", "dfs.replication": "1", "dfs.blocksize": "8k"}
+    files = HdfsFileManager(HdfsSettings.of(hdfs.authority, conf, client="hdfs-native"))
+    files.create(f"{folder}/file", [bytes(20_000)])
+    assert content(files, f"{folder}/file") == bytes(20_000)
+    assert hdfs.active.run("fs", "-stat", "%a %r %o", f"hdfs://{hdfs.authority}{folder}/file") == "600 1 8192"
+
+
+def test_hdfs_without_the_package_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "hdfs_native.py").write_text("raise ImportError('none here')")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+try:
+    HdfsFileManager(HdfsSettings.of("nn:8020", {{}}, client="hdfs-native"))
+except Exception as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'hdfsstore[hdfs]'" in done.stdout
