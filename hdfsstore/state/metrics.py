@@ -1,9 +1,10 @@
-"""Counts the work of maintenance."""
+"""Names what a provider counts: the work of maintenance, and the requests to the storage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hdfsstore.fs.request_metrics import RequestCounts
 from hdfsstore.state.store_id import StateStoreId
 
 
@@ -62,3 +63,15 @@ class MaintenanceMetrics:
             "maintenanceRunsFailed": self.runs_failed,
             "maintenanceWaitedMs": round(self.seconds_waited * 1e3),
         }
+
+
+def named_requests(counts: RequestCounts) -> dict[str, int | float]:
+    """Requests by the names of a provider's metrics. The kinds are the FileManager's."""
+    return {
+        "fsRequests": sum(counts.requests.values()),
+        **{f"fsRequests.{kind}": number for kind, number in counts.requests.items()},
+        "fsRetries": counts.retries,
+        "fsBytesRead": counts.bytes_read,
+        "fsBytesWritten": counts.bytes_written,
+        "fsRequestMs": round(counts.ms),
+    }

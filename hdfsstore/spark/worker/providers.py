@@ -90,7 +90,9 @@ class Providers:
             opened = self._open.get((query.state_root, partition_id))
             if opened is None:  # another run has replaced it
                 return dict(metrics)
-            before, opened.reported = opened.reported, {name: metrics[name] for name in opened.provider.metrics}
+            # Maintenance may have counted a kind of request for the first time since the store's end.
+            names = opened.provider.metrics.keys() & metrics.keys()
+            before, opened.reported = opened.reported, {name: metrics[name] for name in names}
         return since(before, metrics)
 
 

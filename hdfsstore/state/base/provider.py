@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from hdfsstore.codecs.lineage import UNIQUE_ID
 from hdfsstore.errors import CheckpointIdMismatchError, StateStoreClosedError
+from hdfsstore.fs.request_metrics import RequestMetrics, counted_in
 from hdfsstore.state.base.committer import Committer
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.scheduler import maintenance
 from hdfsstore.state.maintenance.throttle import foreground
+from hdfsstore.state.metrics import named_requests
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo
 from hdfsstore.state.rows import BatchCodec, RecordLimit
 from hdfsstore.state.store_id import StateStoreId
@@ -71,6 +73,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         self._committer = committer
         self._maintenance_run = maintenance_run
         self._counts = counts
+        self._requests = RequestMetrics()
         self._closed = False
         _providers.add(self)
 
@@ -89,7 +92,8 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
         return self._read_store(self._open(version, checkpoint_unique_id))
 
     def do_maintenance(self) -> None:
-        self._maintenance_run.run()
+        with counted_in(self._requests):
+            self._maintenance_run.run()
 
     def release(self) -> None:
         self.versions.release()
@@ -100,8 +104,14 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
             **dict.fromkeys(self._counted, 0),
             **self._counts,
             **self._maintenance_run.metrics.named(self.id),
+            **self.request_metrics,
             "memoryUsedBytes": self.versions.nbytes,
         }
+
+    @property
+    def request_metrics(self) -> dict[str, int | float]:
+        """The part of `metrics` that counts requests to the storage."""
+        return named_requests(self._requests.snapshot())
 
     def close(self) -> None:
         if self._closed:
@@ -125,7 +135,8 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     def write(self, base: V, updates: U) -> StateStoreCheckpointInfo:
         """Writes and caches the version after `base`."""
-        version, unique_id = self._committer.commit(base, updates)
+        with counted_in(self._requests):
+            version, unique_id = self._committer.commit(base, updates)
         return StateStoreCheckpointInfo(self.id.partition_id, version, unique_id, base.id[1])
 
     def after_fork(self) -> None:
@@ -149,7 +160,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
     def _open(self, version: int, unique_id: str | None) -> V:
         if self._closed:
             raise StateStoreClosedError(f"{self} was closed", remedy="Open another provider")
-        with foreground:
+        with foreground, counted_in(self._requests):
             return self._loader.load(_checked(version, unique_id))
 
 

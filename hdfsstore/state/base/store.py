@@ -38,6 +38,9 @@ class Owner(Protocol):
     @property
     def metrics(self) -> Mapping[str, int | float]: ...
 
+    @property
+    def request_metrics(self) -> Mapping[str, int | float]: ...
+
 
 class Updates(Protocol):
     """A version and updates on top of it, in bytes: a backend's part of an open store."""
@@ -219,10 +222,10 @@ class BaseStore(BaseReadStore[O, U]):
                 info = self._write()
             except BaseException:
                 if not self._closed:
-                    self._end("could not be committed", metrics)
+                    self._end("could not be committed", {**metrics, **self._owner.request_metrics})
                 raise
             metrics["commitTimeMs"] = 1000 * (time.perf_counter() - started)
-            self._end("was committed", metrics)
+            self._end("was committed", {**metrics, **self._owner.request_metrics})
             return info
 
     def abort(self) -> None:

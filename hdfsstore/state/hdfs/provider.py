@@ -16,6 +16,7 @@ from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import place_of, resolve
 from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.request_metrics import counted_in
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions
@@ -111,7 +112,8 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
 
     def reload(self, version: HdfsVersion) -> HdfsVersion:
         """Loads a version whose image is damaged from the checkpoint's files."""
-        return self._loader.reload(version)
+        with counted_in(self._requests):
+            return self._loader.reload(version)
 
     def drop_resident_pages(self) -> None:
         """Takes the pages of local images out of this process's memory, not out of the system's page cache.

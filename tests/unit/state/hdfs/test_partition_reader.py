@@ -7,6 +7,7 @@ import random
 import shutil
 import weakref
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from hdfsstore.state.versions.files import StateFiles
 from tests.support.chains import State, pairs, row
 from tests.support.chains import records as encoded
 from tests.support.maps import binary
+from tests.support.remote_files import RemoteFiles
 
 SOURCE = Path(__file__).parents[3] / "data/spark-4.3.0/snapshots/checkpoint/state/0/0"
 LAST = max(int(path.stem) for path in SOURCE.glob("*.delta"))
@@ -83,6 +85,18 @@ def test_every_version_is_what_its_deltas_add_up_to(folder: Path, snapshots: lis
     assert snapshots
     for version in range(LAST + 1):
         assert state(folder, version) == replayed(folder, version)
+
+
+def test_files_of_a_remote_storage_are_opened_side_by_side(folder: Path, snapshots: list[int]) -> None:
+    remote = RemoteFiles()
+    reader = HdfsPartitionReader(remote, str(folder), RecordFormat())
+    version = snapshots[0] + 3
+    names = rf"^({snapshots[0]}\.snapshot|({version - 2}|{version - 1}|{version})\.delta)$"
+    with remote.opened_together(names, 4):
+        assert sorted(chain.from_iterable(reader.load(version, pairs))) == sorted(state(folder, version).items())
+    with remote.opened_together(r"^[1-4]\.delta$", 4):
+        changes = reader.changes(range(1, 5), lambda version, _: version)
+    assert sorted(set(changes)) == changes[:: len(changes) // 4] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 64, 500])
