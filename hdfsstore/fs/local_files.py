@@ -1,16 +1,21 @@
 """The files of the local disk, or of what is mounted there.
 
-create            .<name>.<uuid>.tmp in the same folder, then a link: one of any number of racers wins
-replace           the same, and a rename
-power cut         a file that was written is still there, whole (durable.py)
-no hard links     on such a filesystem create looks first, and then renames: a racer in between is overwritten
+    create           .<name>.<uuid>.tmp in the same folder, then a link: one of any number of racers wins
+    replace          the same, and a rename
+    power cut        a file that was written is still there, whole (durable.py)
+    no hard links    create uses Linux's rename that does not replace. Where that is missing too, it looks first, and
+                     then renames: a racer in between is overwritten
+
+An open file stays the one that was opened, also when another one takes its name.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import FileIO
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("hdfsstore.publish")
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK}
+_NO_RENAMES = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
 
 
 class LocalFileManager(ArrowReader):
@@ -113,11 +121,27 @@ def _link(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if path.exists():
-            raise typed_errors.already_there(str(path)) from None
-        temporary.replace(path)
+        if not _renamed_unless_there(temporary, path):
+            if path.exists():
+                raise typed_errors.already_there(str(path)) from None
+            temporary.replace(path)
     else:
         temporary.unlink()
+
+
+def _renamed_unless_there(temporary: Path, path: Path) -> bool:
+    """Renames a file by renameat2 with RENAME_NOREPLACE. False: the system or the filesystem has no such thing."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(path), _RENAME_NOREPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number == errno.EEXIST:
+        raise typed_errors.already_there(str(path))
+    if number not in _NO_RENAMES:
+        raise OSError(number, os.strerror(number), str(path))
+    return False
 
 
 def _try_to_delete(temporary: Path) -> None:

@@ -122,8 +122,8 @@ def test_an_error_of_the_content_publishes_nothing(place: tuple[FileManager, str
     assert (real / "f").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_racers(tmp_path: Path, overwrite: bool) -> None:
+def race_for(path: Path, *, overwrite: bool) -> tuple[list[bytes], int]:
+    """Eight threads write a file at once: the contents of those that have won, and how many have lost."""
     contents = [bytes([i]) * 100_000 for i in range(8)]
     won: list[bytes] = []
     lost: list[FileExistsError] = []
@@ -132,7 +132,7 @@ def test_racers(tmp_path: Path, overwrite: bool) -> None:
     def race(content: bytes) -> None:
         start.wait()
         try:
-            publish(LOCAL, f"{tmp_path}/f", content, overwrite=overwrite)
+            publish(LOCAL, str(path), content, overwrite=overwrite)
             won.append(content)
         except FileExistsError as error:
             lost.append(error)
@@ -142,7 +142,13 @@ def test_racers(tmp_path: Path, overwrite: bool) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(won), len(lost)) == ((8, 0) if overwrite else (1, 7))
+    return won, len(lost)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_racers(tmp_path: Path, overwrite: bool) -> None:
+    won, lost = race_for(tmp_path / "f", overwrite=overwrite)
+    assert (len(won), lost) == ((8, 0) if overwrite else (1, 7))
     assert (tmp_path / "f").read_bytes() in won
     assert names(tmp_path) == ["f"]
 
@@ -252,8 +258,8 @@ def test_full_disk(small_disk: Path) -> None:
     assert (small_disk / "f").stat().st_size == 30_000
 
 
-def deny_hard_links() -> None:
-    """Makes the kernel answer EPERM to link and linkat in this process, as a filesystem without hard links does."""
+def deny(*numbers: int) -> None:
+    """Makes the kernel answer EPERM to system calls of these numbers in this process, as some filesystems do."""
 
     class Step(ctypes.Structure):
         _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
@@ -261,31 +267,52 @@ def deny_hard_links() -> None:
     class Program(ctypes.Structure):
         _fields_ = (("size", ctypes.c_ushort), ("steps", ctypes.POINTER(Step)))
 
-    steps = (Step * 5)(
+    to_refusal = [Step(0x15, len(numbers) - i, 0, number) for i, number in enumerate(numbers)]
+    steps = [
         Step(0x20, 0, 0, 0),  # the number of the system call
-        Step(0x15, 1, 0, 86),  # link
-        Step(0x15, 0, 1, 265),  # linkat
-        Step(0x06, 0, 0, 0x00050000 | errno.EPERM),
+        *to_refusal,
         Step(0x06, 0, 0, 0x7FFF0000),
-    )
+        Step(0x06, 0, 0, 0x00050000 | errno.EPERM),
+    ]
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-    assert libc.prctl(22, 2, ctypes.byref(Program(5, steps)), 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP
+    program = Program(len(steps), (Step * len(steps))(*steps))
+    assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0, ctypes.get_errno()  # PR_SET_SECCOMP
+
+
+LINK, LINKAT, RENAMEAT2 = 86, 265, 316
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="numbers of system calls")
-def test_without_hard_links(tmp_path: Path) -> None:
+@pytest.mark.parametrize("denied", [(LINK, LINKAT), (LINK, LINKAT, RENAMEAT2)])
+def test_without_hard_links(tmp_path: Path, denied: tuple[int, ...]) -> None:
     def work() -> None:
-        deny_hard_links()
+        deny(*denied)
         with pytest.raises(PermissionError):
             (tmp_path / "g").hardlink_to(tmp_path)
         publish(LOCAL, f"{tmp_path}/f", b"first", overwrite=False)
         with pytest.raises(FileExistsError):
             publish(LOCAL, f"{tmp_path}/f", b"second", overwrite=False)
+        with pytest.raises(FileExistsError):
+            LOCAL.create(f"{tmp_path}/f", [b"third"])
+        with pytest.raises(StateStoreError):
+            LOCAL.create(f"{tmp_path}/f/g", [b"third"])
 
     in_child(work)
     assert names(tmp_path) == ["f"]
     assert (tmp_path / "f").read_bytes() == b"first"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="numbers of system calls")
+def test_racers_without_hard_links(tmp_path: Path) -> None:
+    def work() -> None:
+        deny(LINK, LINKAT)
+        for number in range(50):
+            won, lost = race_for(tmp_path / str(number), overwrite=False)
+            assert (len(won), lost) == (1, 7)
+            assert (tmp_path / str(number)).read_bytes() == won[0]
+
+    in_child(work)
 
 
 def test_a_file_in_the_folders_place(place: tuple[FileManager, str, Path]) -> None:
