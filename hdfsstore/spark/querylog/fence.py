@@ -6,6 +6,7 @@ also take the condition of a PUT and ignore it, so each start of a query creates
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from hdfsstore.errors import NotPromisedError, StateStoreError
@@ -13,6 +14,8 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.temporary_names import temporary_name
 from hdfsstore.spark.querylog.log_entries import FOLDER
+
+log = logging.getLogger("hdfsstore.spark.fence")
 
 _REMEDY = (
     "Keep the checkpoint where this is promised (docs/filesystems.md); or set hdfsstore.singleDriver to true, if you "
@@ -25,15 +28,17 @@ def check_fence(checkpoint: Location, *, single_driver: bool) -> None:
 
     Args:
         checkpoint: the query's checkpointLocation, as hdfsstore.Checkpoint takes it.
-        single_driver: whether the user answers for it that there is one driver. Nothing is looked at then.
+        single_driver: whether the user answers for it that there is one driver. Nothing is written then.
 
     Raises:
         NotPromisedError: of two drivers that write one entry at the same time, both could succeed.
         StateStoreError: the filesystem fails.
     """
+    fs, path = resolve(checkpoint)
+    if not fs.promises.tested:
+        log.warning("%s: the tests of this package do not run on such a filesystem", fs.identity)
     if single_driver:
         return
-    fs, path = resolve(checkpoint)
     if not fs.promises.create_if_absent:
         raise NotPromisedError(
             f"two drivers of the query could finish the same batch: {fs.identity} has no promise that a file is "

@@ -37,7 +37,9 @@ def test_where_it_is_promised_and_kept_nothing_is_left(tmp_path: Path, place: ob
 
 
 @pytest.mark.parametrize("protocol", ["s3", "gs", "abfs", "sftp"])
-def test_where_it_is_not_promised_only_the_user_can_answer_for_it(tmp_path: Path, protocol: str) -> None:
+def test_where_it_is_not_promised_only_the_user_can_answer_for_it(
+    tmp_path: Path, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
     options = {"host": "server", "password": "s3cr3t"}
     place: Location = Folder(tmp_path, protocol, storage_options=options).filesystem, "/cp"
     with pytest.raises(NotPromisedError, match="two drivers") as caught:
@@ -45,7 +47,9 @@ def test_where_it_is_not_promised_only_the_user_can_answer_for_it(tmp_path: Path
     assert "hdfsstore.singleDriver" in str(caught.value)
     assert f"{protocol}://server" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
+    caplog.clear()
     check_fence(place, single_driver=True)
+    assert "do not run on such a filesystem" in caplog.text
     assert not list(tmp_path.iterdir())
 
 
