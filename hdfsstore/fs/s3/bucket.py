@@ -1,0 +1,175 @@
+"""The requests to one bucket: a client for each process, tries and deadlines, typed errors, and the server's clock."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.calls import Calls, Progress
+from hdfsstore.fs.request_metrics import RequestMetrics
+from hdfsstore.fs.s3.client import connect_timeout_s, make_client, request_timeout_s
+from hdfsstore.fs.s3.failures import S3Failure, failure, may_pass
+from hdfsstore.fs.s3.settings import Encryption, S3Settings
+
+T = TypeVar("T")
+
+_SERVER_SIDE = {Encryption.SSE_S3: "AES256", Encryption.SSE_KMS: "aws:kms", Encryption.DSSE_KMS: "aws:kms:dsse"}
+
+
+class Bucket:
+    """Any number of threads may use it, and a forked child too.
+
+    Attributes:
+        of_writes: the arguments of each request that makes an object.
+        of_objects: the arguments of each request that reads an object, or sends a part of one.
+        of_all: the arguments of each request.
+    """
+
+    def __init__(self, name: str, settings: S3Settings, requests: RequestMetrics) -> None:
+        self.name = name
+        self.requests = requests
+        self.settings = settings
+        self.of_all = {"RequestPayer": "requester"} if settings.requester_pays else {}
+        self.of_objects = {**self.of_all, **_customer_key(settings, f"s3://{name}")}
+        self.of_writes = {**self.of_objects, **_of_new_objects(settings)}
+        self._secrets = settings.secrets()
+        self._calls = Calls(
+            settings.timeout_s,
+            requests,
+            may_pass,
+            identity=settings.identity(name),
+            attempt_s=connect_timeout_s(settings) + request_timeout_s(settings),
+        )
+        self._made = (os.getpid(), make_client(settings))
+        self._clock: tuple[int, int] | None = None  # the server's, and ours when it was read
+
+    def client(self) -> Any:
+        """This process's client. A forked child uses none of its parent's connections."""
+        process, client = self._made
+        if process != os.getpid():
+            client = make_client(self.settings)
+            self._made = (os.getpid(), client)
+        return client
+
+    def uri(self, key: str) -> str:
+        return f"s3://{self.name}/{key}"
+
+    def ask(
+        self,
+        kind: str,
+        operation: str,
+        key: str,
+        arguments: dict[str, Any] | Callable[[], dict[str, Any]],
+        *,
+        body: bytes | bytearray | None = None,
+        then: Callable[[Any], T] | None = None,
+        progress: Progress | None = None,
+    ) -> T | Any:
+        """Makes a request, again and again while its failure may pass.
+
+        Args:
+            kind: for the metrics.
+            operation: the method of botocore's client.
+            key: of the object, for the errors.
+            arguments: of the operation, but the bucket. They may be made anew for each try.
+            body: is sent.
+            then: is called with the answer, as a part of the try: it reads a body, or looks at the outcome.
+
+        Returns:
+            What `then` returns, or botocore's answer.
+
+        Raises:
+            S3Failure: the request has failed for good.
+            FileSystemTimeoutError: it has failed until the deadline, or there was no answer.
+        """
+
+        def work() -> T | Any:
+            sent = {} if body is None else {"Body": io.BytesIO(body)}
+            given = arguments() if callable(arguments) else arguments
+            try:
+                answer = getattr(self.client(), operation)(Bucket=self.name, **given, **sent)
+                self._read_clock(answer["ResponseMetadata"].get("HTTPHeaders", {}))
+                if body is not None:
+                    self.requests.written(len(body))
+                return answer if then is None else then(answer)
+            except (S3Failure, StateStoreError):
+                raise
+            except Exception as error:
+                found = failure(error, self._secrets)
+                if found is None:
+                    raise
+                self._read_clock(found.headers)
+                raise found from found.__cause__
+
+        return self._calls.call(kind, self.uri(key), work, repeatable=True, progress=progress)
+
+    def error(self, found: S3Failure, key: str) -> StateStoreError:
+        """The typed error of a failure."""
+        error = StateStoreError(str(found), self.uri(key), remedy=found.remedy)
+        error.__cause__ = found.__cause__
+        error.__suppress_context__ = True
+        return error
+
+    def now_ns(self) -> int:
+        """The server's clock, which has whole seconds. It was read from an answer; without one the server is asked."""
+        if self._clock is None:
+            try:
+                self.ask("HEAD", "head_bucket", "", {})
+            except S3Failure as found:
+                if self._clock is None:
+                    raise self.error(found, "") from None
+        if self._clock is None:
+            raise StateStoreError(
+                "the server's answers have no Date", self.uri(""), remedy="Ask for the header at the proxy or server"
+            )
+        server, ours = self._clock
+        return server + time.monotonic_ns() - ours
+
+    def _read_clock(self, headers: dict[str, str]) -> None:
+        date = headers.get("date")
+        if date is None:
+            return
+        try:
+            seconds = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        self._clock = (int(seconds) * 10**9, time.monotonic_ns())
+
+
+def _of_new_objects(settings: S3Settings) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    if settings.encryption in _SERVER_SIDE:
+        chosen["ServerSideEncryption"] = _SERVER_SIDE[settings.encryption]
+    if settings.encryption in (Encryption.SSE_KMS, Encryption.DSSE_KMS):
+        if settings.kms_key_id:
+            chosen["SSEKMSKeyId"] = settings.kms_key_id
+        if settings.kms_context:
+            chosen["SSEKMSEncryptionContext"] = settings.kms_context
+    if settings.acl:
+        chosen["ACL"] = settings.acl
+    if settings.storage_class:
+        chosen["StorageClass"] = settings.storage_class
+    return chosen
+
+
+def _customer_key(settings: S3Settings, uri: str) -> dict[str, Any]:
+    if settings.encryption is not Encryption.SSE_C:
+        return {}
+    try:
+        key = base64.b64decode(settings.customer_key.reveal() if settings.customer_key else "", validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != 32:
+        raise StateStoreError(
+            "SSE-C needs a key of 32 bytes in base64, and this is none",
+            uri,
+            remedy="Give such a key (fs.s3a.encryption.key)",
+        )
+    return {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key}

@@ -1,0 +1,160 @@
+"""Makes botocore's client for a bucket's settings.
+
+botocore makes one try of each request, because Calls tries again. Each client has its own session, so that a forked
+child, which makes a new client, shares neither connections nor locks with its parent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.credentials import DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, IncompleteReadError
+from botocore.session import Session
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
+from hdfsstore.fs.secret import Secret
+
+
+def make_client(settings: S3Settings) -> Any:
+    """A botocore client of S3.
+
+    Raises:
+        StateStoreError: botocore makes no client of these settings.
+    """
+    try:
+        session = Session(profile=settings.profile)
+        if settings.assumed_role is not None and not settings.anonymous:
+            _assume(session, settings, settings.assumed_role)
+            keys = {}
+        else:
+            keys = _keys(settings)
+        client = session.create_client(
+            "s3",
+            region_name=_region(session, settings.region),
+            endpoint_url=settings.endpoint_url,
+            verify=_verify(settings),
+            config=_config(settings),
+            **keys,
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise StateStoreError(
+            f"botocore makes no client of these settings: {error}",
+            remedy="Check the endpoint, the region and the profile",
+        ) from error
+    client.meta.events.register("before-call.s3", _send_body_at_once)
+    client.meta.events.register("after-call.s3", _check_length)
+    return client
+
+
+def connect_timeout_s(settings: S3Settings) -> float:
+    return min(settings.connect_timeout_s, settings.timeout_s / 4)
+
+
+def request_timeout_s(settings: S3Settings) -> float:
+    return min(settings.request_timeout_s, settings.timeout_s / 4)
+
+
+def _send_body_at_once(params: dict[str, Any], **_: object) -> None:
+    """Else each body waits for the server's word: one more round trip."""
+    params["headers"].pop("Expect", None)
+
+
+def _check_length(http_response: Any, model: Any, **_: object) -> None:
+    """Else a list that was cut before its first byte would be an empty one."""
+    if model.http["method"] == "HEAD" or (http_response.status_code < 300 and model.has_streaming_output):
+        return
+    expected = http_response.headers.get("content-length")
+    actual = len(http_response.content)
+    if expected is not None and int(expected) != actual:
+        raise IncompleteReadError(actual_bytes=actual, expected_bytes=expected)
+
+
+def _keys(settings: S3Settings) -> dict[str, str | None]:
+    return {
+        "aws_access_key_id": _revealed(settings.access_key),
+        "aws_secret_access_key": _revealed(settings.secret_key),
+        "aws_session_token": _revealed(settings.session_token),
+    }
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return secret.reveal() if secret else None
+
+
+def _region(session: Any, region: str | None) -> str:
+    return str(region or session.get_config_variable("region") or "us-east-1")
+
+
+def _verify(settings: S3Settings) -> bool | str | None:
+    return settings.ca_bundle if settings.verify_tls else False
+
+
+def _config(settings: S3Settings) -> Any:
+    chosen: dict[str, Any] = {
+        "connect_timeout": connect_timeout_s(settings),
+        "read_timeout": request_timeout_s(settings),
+        "max_pool_connections": settings.max_connections,
+        "retries": {"mode": "standard", "total_max_attempts": 1},
+        "tcp_keepalive": True,
+        # The signature covers the SHA-256 of each body, and the server checks it. A checksum beside it adds nothing,
+        # and not every server knows its header.
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+        "s3": {"addressing_style": "path" if settings.path_style else "auto", "payload_signing_enabled": True},
+        # The settings have the endpoint; the identity of a bucket counts on it.
+        "ignore_configured_endpoint_urls": True,
+    }
+    if settings.anonymous:
+        chosen["signature_version"] = UNSIGNED
+    if settings.proxy_url:
+        proxy = settings.proxy_url.reveal()
+        chosen["proxies"] = {"http": proxy, "https": proxy}
+    if settings.dualstack:
+        chosen["use_dualstack_endpoint"] = True
+    if settings.fips:
+        chosen["use_fips_endpoint"] = True
+    if settings.user_agent:
+        chosen["user_agent_extra"] = settings.user_agent
+    return Config(**chosen)
+
+
+def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
+    """Gives the session the credentials of a role. They are asked for at the first request, and before they expire."""
+    asking = Session(profile=settings.profile).create_client(
+        "sts",
+        region_name=role.region or _region(session, settings.region),
+        endpoint_url=role.endpoint_url,
+        verify=_verify(settings),
+        config=Config(
+            connect_timeout=connect_timeout_s(settings),
+            read_timeout=request_timeout_s(settings),
+            retries={"mode": "standard", "total_max_attempts": 1},
+            proxies=_config(settings).proxies,
+            ignore_configured_endpoint_urls=True,
+        ),
+        **_keys(settings),
+    )
+    arguments: dict[str, Any] = {
+        "RoleArn": role.arn,
+        "RoleSessionName": role.session_name,
+        "DurationSeconds": role.duration_s,
+    }
+    if role.external_id:
+        arguments["ExternalId"] = role.external_id.reveal()
+    if role.policy:
+        arguments["Policy"] = role.policy
+
+    def assume() -> dict[str, Any]:
+        given = asking.assume_role(**arguments)["Credentials"]
+        return {
+            "access_key": given["AccessKeyId"],
+            "secret_key": given["SecretAccessKey"],
+            "token": given["SessionToken"],
+            "expiry_time": given["Expiration"].isoformat(),
+        }
+
+    session._credentials = DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")
