@@ -104,10 +104,7 @@ def remove_leftovers(fs: FileManager, folder: str, infos: Iterable[FileInfo]) ->
 def _then_without_checksums(fs: FileManager, path: str, pieces: Iterable[Buffer]) -> Iterator[Buffer]:
     """The pieces. When they have been taken, the file's checksum files are deleted."""
     yield from pieces
-    infos = fs.file_infos(_checksum_paths(path))
-    stale = [info.path for info in infos if info.type != FileType.NotFound]
-    if stale:
-        fs.delete(stale)
+    fs.delete(_checksum_paths(path))
 
 
 def _checksum_paths(path: str) -> Sequence[str]:

@@ -16,9 +16,8 @@ from typing import Any
 
 from pyarrow.fs import FileInfo, FileType
 
-from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.bucket import Bucket
-from hdfsstore.fs.s3.failures import S3Failure, hidden_object
+from hdfsstore.fs.s3.failures import S3Failure
 from hdfsstore.fs.threads import Job
 
 _OLD_MARKER = "_$folder$"
@@ -36,7 +35,10 @@ def list_folder(bucket: Bucket, key: str) -> list[FileInfo]:
 
 
 def object_infos(bucket: Bucket, keys: list[str]) -> list[FileInfo]:
-    """What is known of each key, in the same order."""
+    """What is known of each key, in the same order.
+
+    A list tells of a file and of a folder, where a HEAD tells of a file alone.
+    """
     if len(keys) == 1:
         return [_info(bucket, keys[0])]
     infos: list[FileInfo] = []
@@ -52,34 +54,17 @@ def object_infos(bucket: Bucket, keys: list[str]) -> list[FileInfo]:
 
 
 def _info(bucket: Bucket, key: str) -> FileInfo:
+    """One request, unless there are other names that begin with the key: of what does, the key itself comes first."""
     path = f"{bucket.name}/{key}" if key else bucket.name
-    if key:
-        try:
-            answer = bucket.ask("HEAD", "head_object", key, {"Key": key, **bucket.of_objects})
-        except S3Failure as found:
-            if found.status != 404:
-                raise _why(bucket, key, found) from None
-        else:
-            return _file(path, answer["ContentLength"], answer["LastModified"])
-    page = next(_pages(bucket, f"{key}/" if key else "", most=1))
-    kind = FileType.Directory if page["KeyCount"] or not key else FileType.NotFound
-    return FileInfo(path, kind)
-
-
-def _why(bucket: Bucket, key: str, found: S3Failure) -> StateStoreError:
-    """The error of a HEAD, whose answer has no text. A GET tells why."""
-    try:
-        bucket.ask(
-            "GET",
-            "get_object",
-            key,
-            {"Key": key, "Range": "bytes=0-0", **bucket.of_objects},
-            then=lambda a: a["Body"].close(),
-        )
-    except S3Failure as told:
-        if told.status == found.status:
-            found = told
-    return bucket.error(hidden_object(found), key)
+    page = next(_pages(bucket, key, most=1))
+    if not key:
+        return FileInfo(path, FileType.Directory)
+    for each in page.get("Contents", ()):
+        if each["Key"] == key:
+            return _file(path, each["Size"], each["LastModified"])
+    if page["KeyCount"] and not any(each["Prefix"] == f"{key}/" for each in page.get("CommonPrefixes", ())):
+        page = next(_pages(bucket, f"{key}/", most=1))
+    return FileInfo(path, FileType.Directory if page["KeyCount"] else FileType.NotFound)
 
 
 def _pages(bucket: Bucket, prefix: str, most: int = 1000) -> Iterator[dict[str, Any]]:
