@@ -122,3 +122,12 @@ def _start(spark: SparkSession, work: Path, min_deltas_for_snapshot: int, stop_a
         .option("checkpointLocation", str(work / "checkpoint"))
     )
     return (writer.trigger(availableNow=True) if stop_at_end else writer).start()
+
+
+def chain_files(path: Path) -> list[Path]:
+    """The snapshot and the deltas that the last version needs, of all partitions."""
+    files = []
+    for folder in sorted((path / "state" / "0").glob("[0-9]*")):
+        newest = max(folder.glob("*.snapshot"), key=lambda file: int(file.stem))
+        files += [newest, *(file for file in folder.glob("*.delta") if int(file.stem) > int(newest.stem))]
+    return files

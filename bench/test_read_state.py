@@ -29,15 +29,6 @@ SEED = 0x9747B28C
 PROCESSES = "a process for each of the 2 partitions"
 
 
-def chain_files(path: Path) -> list[Path]:
-    """The snapshot and the deltas that the last version needs, of all partitions."""
-    files = []
-    for folder in sorted((path / "state" / "0").glob("[0-9]*")):
-        newest = max(folder.glob("*.snapshot"), key=lambda file: int(file.stem))
-        files += [newest, *(file for file in folder.glob("*.delta") if int(file.stem) > int(newest.stem))]
-    return files
-
-
 def lz4_blocks(file: Path) -> list[tuple[memoryview, int, bool]]:
     """Body, raw length and whether it is compressed, of each block of a file."""
     content, at, blocks = memoryview(file.read_bytes()), 0, []
@@ -104,7 +95,7 @@ def stages(files: list[Path]) -> dict[str, Callable[[], object]]:
 def test_read_state(
     benchmark: BenchmarkFixture, checkpoint: Path, spark: SparkSession, report: Report, num_keys: int, rounds: int
 ) -> None:
-    files = chain_files(checkpoint)
+    files = big_state.chain_files(checkpoint)
     one, two = (hdfsstore.Checkpoint(checkpoint, num_threads=threads) for threads in (1, 2))
     assert one.read_state().num_rows == two.read_state().num_rows == num_keys
     assert big_state.spark_read_arrow(spark, checkpoint).num_rows == num_keys

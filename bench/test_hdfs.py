@@ -1,0 +1,106 @@
+"""State on a real HDFS: beside the bare client on the same HDFS, and beside the same work on a local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import hdfs_native
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import hdfsstore
+from bench import big_state
+from bench.report import Report
+from bench.side_by_side import side_by_side
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+from tests.services.hdfs import Hdfs
+
+DELTA = 200_000
+PARALLEL = 8
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    server = Hdfs(tmp_path_factory.mktemp("hdfs"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def downloads(client: hdfs_native.Client, paths: list[str]) -> dict[str, Callable[[], object]]:
+    """Ways to bring all files here, of which the quickest counts."""
+
+    def whole(path: str) -> int:
+        return len(client.read(path).read())
+
+    def streamed(path: str) -> int:
+        file = client.read(path)
+        return sum(map(len, file.read_range_stream(0, len(file))))
+
+    def in_parallel(each: Callable[[str], int]) -> Callable[[], object]:
+        def work() -> int:
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                return sum(pool.map(each, paths))
+
+        return work
+
+    return {
+        "hdfs-native: files one after the other": lambda: sum(map(whole, paths)),
+        "hdfs-native: streams one after the other": lambda: sum(map(streamed, paths)),
+        "hdfs-native: files in parallel": in_parallel(whole),
+        "hdfs-native: streams in parallel": in_parallel(streamed),
+    }
+
+
+def test_read_state_from_hdfs(
+    benchmark: BenchmarkFixture, hdfs: Hdfs, checkpoint: Path, report: Report, num_keys: int, rounds: int
+) -> None:
+    files = HdfsFileManager(HdfsSettings.of(hdfs.authority, hdfs.client_conf, client="hdfs-native"))
+    inside = [path for path in checkpoint.rglob("*") if path.is_file()]
+    for path in inside:
+        files.write_unique(f"/{path.relative_to(checkpoint)}", [path.read_bytes()])
+    local, remote = hdfsstore.Checkpoint(checkpoint), hdfsstore.Checkpoint((files, "/"))
+    assert local.read_state().num_rows == remote.read_state().num_rows == num_keys
+    state = big_state.chain_files(checkpoint)
+    client = hdfs_native.Client(f"hdfs://{hdfs.authority}", hdfs.client_conf)
+    bare = downloads(client, [f"/{path.relative_to(checkpoint)}" for path in state])
+    work = {"read_state, local": local.read_state, "read_state, HDFS": remote.read_state, **bare}
+    seconds = side_by_side(work, rounds)
+    quickest = min(seconds[name] for name in bare)
+    goal = 1.3 * quickest + 1.1 * seconds["read_state, local"]
+    size = sum(path.stat().st_size for path in state)
+    share = seconds["read_state, HDFS"] / goal
+    for name, taken in seconds.items():
+        report.add(f"{size / 1e6:.0f} MB of state: {name}", f"{taken * 1e3:.1f} ms", f"{num_keys:,} keys")
+    report.add("read_state, HDFS: share of 1.3 downloads + 1.1 local reads", f"{share:.0%}", "goal: 100 %")
+    benchmark.pedantic(remote.read_state)
+
+
+def test_publish_on_hdfs(benchmark: BenchmarkFixture, hdfs: Hdfs, report: Report, rounds: int) -> None:
+    files = HdfsFileManager(HdfsSettings.of(hdfs.authority, hdfs.client_conf, client="hdfs-native"))
+    client = hdfs_native.Client(f"hdfs://{hdfs.authority}", hdfs.client_conf)
+    content = bytes(DELTA)
+    numbers = count()
+
+    def bare() -> None:
+        path = f"/bare/{next(numbers)}"
+        file = client.create(f"{path}.tmp")
+        file.write(content)
+        file.close()
+        client.rename(f"{path}.tmp", path)
+
+    def ours() -> None:
+        files.create(f"/ours/{next(numbers)}", [content])
+
+    seconds = side_by_side({"hdfs-native: create and rename": bare, "create": ours}, rounds * 10)
+    share = seconds["create"] / seconds["hdfs-native: create and rename"]
+    for name, taken in seconds.items():
+        report.add(f"a file of {DELTA // 1000} KB on HDFS: {name}", f"{taken * 1e3:.1f} ms", "")
+    report.add("create takes of the bare client's time", f"{share:.2f} x", "goal: 1.3 x")
+    benchmark.pedantic(ours)
