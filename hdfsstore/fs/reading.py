@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from types import TracebackType
@@ -10,10 +11,13 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileType
 
+from hdfsstore.errors import FileChangedError
 from hdfsstore.fs import checksum_files
 from hdfsstore.fs.file_manager import FileManager, OpenFile
 
 _BLOCK = 1 << 16
+# A small file is read so often if it is replaced meanwhile.
+_TRIES = 3
 
 
 def file_types(fs: FileManager, paths: Sequence[str]) -> list[FileType]:
@@ -44,8 +48,14 @@ def open_input(fs: FileManager, path: str, siblings: Collection[str] | None = No
 
 def read_file(fs: FileManager, path: str, siblings: Collection[str] | None = None) -> bytes:
     """Reads the whole file, with the checks of open_input."""
-    with open_input(fs, path, siblings) as source:
-        return _read_whole(source)
+    for tries in itertools.count(1):
+        try:
+            with open_input(fs, path, siblings) as source:
+                return _read_whole(source)
+        except FileChangedError:
+            if tries == _TRIES:
+                raise
+    raise AssertionError("it is read, or an error is raised")
 
 
 class Input:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pyarrow.fs import FileInfo
 
+from hdfsstore.errors import FileSystemTimeoutError
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.contract.backends import ROCKSDB, VARIANTS, WITH_IDS
 from tests.support.partition import EMPTY, Partition, read, state_after, write, write_chain
@@ -93,7 +95,8 @@ def requests(provider: StateStoreProvider) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if not variant.conf.row_checksum_enabled], ids=str)
-def test_a_failed_commit_counts_too(partition: Partition, remote: RemoteFiles) -> None:
+@pytest.mark.usefixtures("remote")
+def test_a_failed_commit_counts_too(partition: Partition) -> None:
     provider = partition.open()
     one = write(provider, EMPTY, {b"a": b"1"})
     store = provider.get_store(*one)
@@ -102,4 +105,35 @@ def test_a_failed_commit_counts_too(partition: Partition, remote: RemoteFiles) -
     with partition.no_folder(), pytest.raises(Exception):  # noqa: B017, PT011 - each backend has its own
         store.commit()
     assert store.metrics["fsRequests"] == provider.metrics["fsRequests"] > before
-    assert remote.requests.snapshot().requests["PUT"] > 1
+
+
+@pytest.mark.parametrize("cached", [0, 1])
+@pytest.mark.parametrize("name", [r"^2(_.*)?\.(delta|changelog)$", r"^3(_.*)?\.(delta|changelog)$"])
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
+    partition: Partition, remote: RemoteFiles, name: str, cached: int
+) -> None:
+    chain = write_chain(partition.open(), 3)
+    cold = partition.open("elsewhere")
+    read(cold, chain[cached])
+    remote.replace_while_read(name)
+    assert read(cold, chain[3]) == state_after(3)
+    assert remote.is_replaced
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.conf.checkpoint_format_version == 1], ids=str)
+def test_a_storage_that_does_not_answer_is_asked_once(
+    partition: Partition, remote: RemoteFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = write_chain(partition.open(), 3)
+    cold = partition.open("elsewhere")
+    read(cold, chain[1])
+    asked: list[str] = []
+
+    def freeze(folder: str) -> list[FileInfo]:
+        asked.append(folder)
+        raise FileSystemTimeoutError("the storage has not answered `LIST`", folder)
+
+    monkeypatch.setattr(remote, "list_folder", freeze)
+    with pytest.raises(FileSystemTimeoutError):
+        cold.get_store(*chain[3])
+    assert len(asked) == 1

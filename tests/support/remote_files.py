@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyarrow.fs import FileInfo
 
+from hdfsstore.errors import FileChangedError
 from hdfsstore.fs.file_manager import OpenFile
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.request_metrics import RequestMetrics
@@ -30,6 +31,16 @@ class RemoteFiles:
         self.requests = RequestMetrics()
         self._local = LocalFileManager()
         self._held: tuple[re.Pattern[str], threading.Barrier] | None = None
+        self._changing: re.Pattern[str] | None = None
+
+    def replace_while_read(self, names: str) -> None:
+        """The next file whose name matches is replaced when its first byte is read."""
+        self._changing = re.compile(names)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether that has happened."""
+        return self._changing is None
 
     @contextmanager
     def opened_together(self, names: str, number: int) -> Iterator[None]:
@@ -55,6 +66,9 @@ class RemoteFiles:
             self._held[1].wait(_WAIT_SECONDS)
         file = self._local.open_file(path, size)
         self.requests.read(file.size or 0)
+        if self._changing is not None and self._changing.search(path.rpartition("/")[2]):
+            self._changing = None
+            return _Replaced(file, path)
         return file
 
     def create(self, path: str, content: Iterable[Buffer]) -> None:
@@ -78,3 +92,16 @@ class RemoteFiles:
         self.requests.request("PUT", 0.001)
         self.requests.written(sum(memoryview(piece).nbytes for piece in pieces))
         return pieces
+
+
+class _Replaced:
+    """An open file that can no longer be read."""
+
+    def __init__(self, file: OpenFile, path: str) -> None:
+        self.size = file.size
+        self.rewind = file.rewind
+        self.close = file.close
+        self._path = path
+
+    def readinto(self, _: bytearray | memoryview, /) -> int:
+        raise FileChangedError("it was replaced", self._path)

@@ -16,7 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from hdfsstore.errors import AddressSpaceError, ImageDamagedError, StateStoreError
+from hdfsstore.errors import (
+    AddressSpaceError,
+    FileChangedError,
+    FileSystemTimeoutError,
+    ImageDamagedError,
+    StateStoreError,
+)
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.hdfs.layer_reader import Delta, StoreReader
@@ -138,7 +144,7 @@ class HdfsLoader(Loader[HdfsVersion]):
             unread = [version_id for version_id in reversed(after) if version_id not in read]
             read.update(zip(unread, self._reader.deltas(unread), strict=True))
             return begin, [read[version_id] for version_id in reversed(after)]
-        except FileNotFoundError as error:
+        except (FileNotFoundError, FileChangedError) as error:
             log.info("%s: a delta on the way to version %d is not there: %s", self._reader.folder, wanted[0], error)
             return None
 
@@ -149,6 +155,8 @@ class HdfsLoader(Loader[HdfsVersion]):
             return exact, []
         try:
             chain = self._reader.chain(wanted[0])
+        except FileSystemTimeoutError:  # to list again would take as long
+            raise
         except StateStoreError:
             return None  # loading from the files lists again, and raises the error if it stands
         first = max(1, wanted[0] - len(chain.deltas))
@@ -157,7 +165,7 @@ class HdfsLoader(Loader[HdfsVersion]):
             return None
         try:
             return begin, self._reader.deltas((number, None) for number in range(begin.id[0] + 1, wanted[0] + 1))
-        except FileNotFoundError as error:
+        except (FileNotFoundError, FileChangedError) as error:
             log.info("%s: a delta on the way to version %d is gone: %s", self._reader.folder, wanted[0], error)
             return None
 

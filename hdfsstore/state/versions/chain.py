@@ -25,7 +25,13 @@ from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
 from hdfsstore.codecs.lineage import LineageItem, read_header
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordChunk, RecordFormat, read_chunks
-from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
+from hdfsstore.errors import (
+    BatchNotAvailableError,
+    CorruptFileError,
+    FileChangedError,
+    MissingFileError,
+    StateStoreError,
+)
 from hdfsstore.fs.checksum_files import hadoop_name, spark_name
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import Input, open_input
@@ -232,7 +238,7 @@ def read_version(
     if version_id[1] is not None:
         try:
             return _read_by_lineage(fs, folder, file_format, version_id, read)
-        except (MissingFileError, BatchNotAvailableError) as error:
+        except (MissingFileError, BatchNotAvailableError, FileChangedError) as error:
             log.info(
                 "version %s is read once more, as retention may have removed files meanwhile: %s", version_id, error
             )
@@ -275,7 +281,7 @@ def with_listing(
         listing = StateFiles.list(fs, folder, extensions)
         try:
             return read(listing)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, FileChangedError) as error:  # FileChangedError: Spark has written it again
             log.info("%s vanished while version %d was read: listing %s again", error, version, folder)
     raise BatchNotAvailableError(
         f"files of version {version} vanished {LISTINGS} times while it was read: retention passed it",

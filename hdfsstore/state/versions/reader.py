@@ -10,6 +10,7 @@ from pyarrow.fs import FileType
 from hdfsstore.codecs.compression import open_reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat
+from hdfsstore.errors import FileChangedError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import Input, modified_at, open_input
 from hdfsstore.state.versions.digest import DigestedInput, FileDigest
@@ -56,7 +57,7 @@ class VersionReader:
         try:
             with self.digested(open_input(self.fs, path, ()), version_id, digest.kind) as source:
                 return source.finish() == digest
-        except FileNotFoundError:
+        except (FileNotFoundError, FileChangedError):
             return False
 
     def is_unchanged_or_gone(self, version_id: VersionId, digest: FileDigest) -> bool:
@@ -75,6 +76,8 @@ class VersionReader:
                 return found is not None and found.crc32c == digest.crc32c
         except FileNotFoundError:
             return True
+        except FileChangedError:
+            return False
 
     @contextmanager
     def digested(self, source: Input, version_id: VersionId, kind: FileKind) -> Iterator[DigestedInput]:

@@ -18,6 +18,7 @@ from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import Input, open_input, read_file
+from tests.support.remote_files import RemoteFiles
 
 LOCAL = LocalFileManager()
 CONTENT = bytes(range(256)) * 9 + b"the end"  # 5 chunks of 512, the last one short
@@ -250,3 +251,11 @@ def test_an_open_file_stays_the_one_that_was_opened(tmp_path: Path, size: int) -
             assert content[:size] == b"a" * size
     LOCAL.delete([path, path])
     assert LOCAL.promises == Promises(True, True, True, True)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(CONTENT)
+    remote = RemoteFiles()
+    remote.replace_while_read("^f$")
+    assert read_file(remote, f"{tmp_path}/f") == CONTENT
+    assert remote.is_replaced
