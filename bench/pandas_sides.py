@@ -19,6 +19,7 @@ from pyspark.sql import types as s
 from bench.user_functions import DictState, pandas_sums
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_schema
+from hdfsstore.fs.location import StorageLocation
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.convert.pandas_types import PandasConf
 from hdfsstore.spark.spec import BatchSpec, Columns, QuerySpec
@@ -187,7 +188,9 @@ class Engine:
         self._engine = PandasEngine(func, OUTPUT, to_arrow_schema(output), STATE, PandasConf())
         columns = Columns(("user", "amount"), ("user",), (0,))
         conf = StateStoreConf(local_dir=str(folder / "local"))
-        self._query = QuerySpec("run", str(folder / "state"), 1, columns, key, state, "NoTimeout", conf, 1 << 30)
+        self._query = QuerySpec(
+            "run", StorageLocation(str(folder / "state")), 1, columns, key, state, "NoTimeout", conf, 1 << 30
+        )
         self._provider = open_provider(StateStoreId(self._query.state_root, 0, 0), conf=conf)
         self._version = 0
         self._unique_id: str | None = None

@@ -26,6 +26,7 @@ from hdfsstore.errors import (
 )
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.storage_options import StorageOptions
 
 _ROCKSDB_ENDINGS = (".zip", ".changelog")
 
@@ -38,20 +39,28 @@ class Checkpoint:
 
     Args:
         location: a URI, a local path, or (pyarrow.fs.FileSystem, path).
+        storage_options: how the storage of a URI is reached, by names such as `aws_endpoint_url` or `fs.s3a.endpoint`;
+            docs/storage.md has all. What they leave out, HADOOP_CONF_DIR and AWS's environment variables say.
         num_threads: how many partitions are read at the same time; the number of processors by default.
         max_record_bytes: a key or value of a state file that declares more bytes than this counts as damage.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
-        ValueError: num_threads is less than 1.
+        UnsupportedSettingError: there is no such storage option, or a setting cannot be honoured.
+        ValueError: num_threads is less than 1, or there are storage options beside a pair.
     """
 
     def __init__(
-        self, location: Location, *, num_threads: int | None = None, max_record_bytes: int = MAX_RECORD_BYTES
+        self,
+        location: Location,
+        *,
+        storage_options: StorageOptions | None = None,
+        num_threads: int | None = None,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads is {num_threads}; give at least one thread")
-        self._fs, self.path = resolve(location)
+        self._fs, self.path = resolve(location, storage_options)
         self._threads = num_threads or os.cpu_count() or 1
         self._max_record_bytes = max_record_bytes
         check_checkpoint(self._fs, self.path)

@@ -21,6 +21,7 @@ from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import CheckpointIdMismatchError, MissingFileError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 
 NEWEST_VERSION = 3
@@ -94,16 +95,22 @@ class CommitLog:
 
     Args:
         location: the checkpoint, as Checkpoint takes it; its folder `commits` is made with the first entry.
+        storage_options: as Checkpoint takes them.
         checkpoint_format_version: 2 writes unique ids; 1, Spark's default, does not.
         num_partitions: of each operator; None expects those of the batch before.
     """
 
     def __init__(
-        self, location: Location, *, checkpoint_format_version: int = 2, num_partitions: int | None = None
+        self,
+        location: Location,
+        *,
+        storage_options: StorageOptions | None = None,
+        checkpoint_format_version: int = 2,
+        num_partitions: int | None = None,
     ) -> None:
         if checkpoint_format_version not in (1, 2):
             raise ValueError(f"checkpoint_format_version is 1 or 2, not {checkpoint_format_version}")
-        self._fs, path = resolve(location)
+        self._fs, path = resolve(location, storage_options)
         self._folder = f"{path}/commits"
         self._log: MetadataLog[CommitLogEntry] = MetadataLog(self._fs, self._folder, read_commit_log)
         self._format = checkpoint_format_version

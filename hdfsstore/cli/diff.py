@@ -37,12 +37,13 @@ def diff(
         ),
     ] = None,
     json: options.Json = False,
+    option_file: options.OptionFile = None,
 ) -> None:
     """Count and show the keys that were added, changed and removed between two batches."""
     if start >= end:
         raise typer.BadParameter("--from has to be an earlier batch than --to")
     chosen = choose_format(None, json, None)
-    checkpoint = Checkpoint(path)
+    checkpoint = options.open_checkpoint(path, option_file)
     options.find_store(checkpoint, operator, store)
     changes = compare(checkpoint, operator, store, start, end)
     counts = Counter(changes["change"].to_pylist())

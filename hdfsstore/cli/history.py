@@ -43,9 +43,10 @@ def history(
     operator: options.OperatorId = 0,
     store: options.StoreName = "default",
     json: options.Json = False,
+    option_file: options.OptionFile = None,
 ) -> None:
     """Show the value of a key after each batch that is kept."""
-    checkpoint = Checkpoint(path)
+    checkpoint = options.open_checkpoint(path, option_file)
     found = options.find_store(checkpoint, operator, store)
     try:
         pattern = parse_key(key, unique_names(options.key_schema(found[1])))

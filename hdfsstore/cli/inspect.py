@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from hdfsstore import Checkpoint
 from hdfsstore.cli import options
 from hdfsstore.cli.inspection import examine
 from hdfsstore.cli.overview import show
@@ -18,9 +17,10 @@ def inspect(
     path: options.Location,
     rows: Annotated[bool, typer.Option(help="Count the rows, which reads the newest state once.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+    option_file: options.OptionFile = None,
 ) -> None:
     """Show the query's batches, settings, operators, stores, schemas, and the size of each partition."""
-    report = examine(Checkpoint(path), rows)
+    report = examine(options.open_checkpoint(path, option_file), rows)
     if json:
         typer.echo(json_module.dumps(asdict(report), ensure_ascii=False))
     else:

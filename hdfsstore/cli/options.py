@@ -9,6 +9,7 @@ import pyarrow as pa
 import typer
 
 from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store
+from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, Format
 
 Location = Annotated[
@@ -38,6 +39,15 @@ Output = Annotated[
         show_default=False,
     ),
 ]
+OptionFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="How the storage is reached: a file with lines name=value, such as aws_endpoint_url=http://host:9000. "
+        "Unless given, HADOOP_CONF_DIR and AWS's environment variables say it.",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 Limit = Annotated[
     int | None,
@@ -47,6 +57,11 @@ Limit = Annotated[
         show_default=False,
     ),
 ]
+
+
+def open_checkpoint(path: str, option_file: Path | None) -> Checkpoint:
+    """The checkpoint at a location, reached as the option file says."""
+    return Checkpoint(path, storage_options=read_options(option_file) or None)
 
 
 def rows_limit(limit: int | None, format: Format) -> int:

@@ -9,7 +9,6 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from hdfsstore import Checkpoint
 from hdfsstore.cli import options
 from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
 from hdfsstore.cli.progress import rows_counted
@@ -43,10 +42,11 @@ def read(
     format: options.RowFormat = None,
     json: options.Json = False,
     output: options.Output = None,
+    option_file: options.OptionFile = None,
 ) -> None:
     """Write the rows of a state store: key, value, partition_id."""
     chosen = choose_format(format, json, output)
-    checkpoint = Checkpoint(path)
+    checkpoint = options.open_checkpoint(path, option_file)
     if join_side is None:
         options.find_store(checkpoint, operator, store)
     with checkpoint.open_state(operator, store, batch, join_side=join_side and join_side.value) as state:

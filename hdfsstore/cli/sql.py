@@ -29,11 +29,12 @@ def sql(
     format: options.RowFormat = None,
     json: options.Json = False,
     output: options.Output = None,
+    option_file: options.OptionFile = None,
 ) -> None:
     """Query the state with SQL (DuckDB's): "select key.user, value.count from state order by 2 desc"."""
     duckdb = _duckdb()
     chosen = choose_format(format, json, output)
-    checkpoint = Checkpoint(path)
+    checkpoint = options.open_checkpoint(path, option_file)
     stores = {
         table_name(operator.operator_id, store.name): (operator.operator_id, store.name)
         for operator in checkpoint.operators

@@ -30,6 +30,20 @@ def shared(settings: Hashable, make: Callable[[], FileManager]) -> FileManager:
         return known.manager
 
 
+def renew(settings: Hashable, give: Callable[[FileManager], None]) -> None:
+    """Gives new secrets to the FileManager of a place, if there is one, and so to all who have it.
+
+    Args:
+        settings: as for `shared`, with the new secrets.
+        give: gives them to it. It is not called if the settings are those that it has.
+    """
+    known = _known_without_secrets(settings)
+    with known.lock:
+        if known.manager is not None and known.settings != settings:
+            give(known.manager)
+            known.settings = settings
+
+
 class _Known:
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -44,16 +58,17 @@ _of_parents: list[dict[Hashable, _Known]] = []
 
 def _known_without_secrets(settings: Hashable) -> _Known:
     with _lock:
-        return _known.setdefault(_without_secrets(settings), _Known())
+        return _known.setdefault(without_secrets(settings), _Known())
 
 
-def _without_secrets(value: Hashable) -> Hashable:
+def without_secrets(value: Hashable) -> Hashable:
+    """Equal for settings of which only secrets differ."""
     if isinstance(value, Secret):
         return Secret
     if isinstance(value, tuple):
-        return tuple(map(_without_secrets, value))
+        return tuple(map(without_secrets, value))
     if dataclasses.is_dataclass(value):
-        return type(value), *(_without_secrets(getattr(value, field.name)) for field in dataclasses.fields(value))
+        return type(value), *(without_secrets(getattr(value, field.name)) for field in dataclasses.fields(value))
     return value
 
 

@@ -2,57 +2,110 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
-from hdfsstore.errors import StateStoreError
+from hdfsstore.errors import StateStoreError, UnsupportedSettingError
+from hdfsstore.fs import clients
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+from hdfsstore.fs.hdfs_conf import hdfs_settings
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.redaction import scrubbed, shown
+from hdfsstore.fs.s3.settings import S3Settings
+from hdfsstore.fs.s3_conf import s3_settings
+from hdfsstore.fs.storage_options import StorageOptions, parse_options
+from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place, scheme_of
 
-log = logging.getLogger("hdfsstore.fs")
-
-Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem | FileManager, str]
-
-# A URI's scheme has two letters or more: C:\checkpoint is a path.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _LOCAL = {"local", "file"}
 
 
-def resolve(location: Location) -> tuple[FileManager, str]:
+@dataclass(frozen=True, slots=True)
+class StorageLocation:
+    """A location with all that it takes to reach it, as the driver sends it to tasks.
+
+    Attributes:
+        uri: a URI or a local path. For s3: and hdfs: it is complete, and has no credential in it.
+        settings: of the storage; None: its scheme has none.
+    """
+
+    uri: str
+    settings: S3Settings | HdfsSettings | None = None
+
+    def folder(self, relative: str) -> StorageLocation:
+        """A folder below this one."""
+        return StorageLocation(f"{self.uri}/{relative}", self.settings)
+
+
+Location: TypeAlias = str | os.PathLike[str] | tuple[FileSystem | FileManager, str] | StorageLocation
+
+
+def resolve(location: Location, storage_options: StorageOptions | None = None) -> tuple[FileManager, str]:
     """Returns what has the files of a location, and the path on it.
 
     Args:
-        location: a URI that pyarrow.fs.FileSystem.from_uri opens, a local path, or (pyarrow.fs.FileSystem, path).
+        location: a URI (of file, hdfs, s3 or s3a, or one that pyarrow.fs.FileSystem.from_uri opens), a local path, or
+            (pyarrow.fs.FileSystem, path).
+        storage_options: how the storage of a URI is reached (docs/storage.md). What they leave out, the files in
+            HADOOP_CONF_DIR and AWS's environment variables say.
+
+    Raises:
+        UnsupportedSettingError: there is no such option, or a setting cannot be honoured.
+        StateStoreError: the location cannot be opened, or the value of a setting makes no sense.
     """
-    if isinstance(location, tuple):
-        fs, path = location
-        if isinstance(fs, FileSystem):
-            return _manager(fs, os.fspath(path))
-        if isinstance(fs, FileManager):
-            return fs, _trimmed(os.fspath(path))
-        raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(fs).__name__}")
+    if isinstance(location, (tuple, StorageLocation)):
+        if storage_options:
+            raise ValueError("storage_options are for a URI or a path: a filesystem has settings of its own")
+        return _of_pair(*location) if isinstance(location, tuple) else _open(location)
+    return _open(find_settings(location, storage_options))
+
+
+def find_settings(location: str | os.PathLike[str], storage_options: StorageOptions | None) -> StorageLocation:
+    """A URI or a local path, with the settings that `resolve` finds. It connects to nothing."""
+    options = parse_options(storage_options)
     text = os.fspath(location)
-    if not isinstance(location, str) or not _SCHEME.match(text):
-        return LocalFileManager(), _trimmed(Path(text).absolute().as_posix())
-    try:
-        return _manager(*_from_uri(text))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        why = scrubbed(str(error), text)
-    # Not raised in the handler: the error there has the whole URI in its text.
-    raise StateStoreError(
-        f"pyarrow cannot open this URI: {why}",
-        shown(text),
-        remedy="Give a URI that pyarrow.fs.FileSystem.from_uri knows (file, s3, gs, abfs, hdfs), "
-        "or a pair (pyarrow.fs.FileSystem, path)",
-    )
+    scheme = scheme_of(text) if isinstance(location, str) else None
+    if scheme in S3_SCHEMES:
+        bucket, uri = s3_place(text)
+        s3 = s3_settings(
+            bucket, read_hadoop_conf(), options.hadoop, ca_bundle=options.ca_bundle, timeout_s=options.timeout_s
+        )
+        return StorageLocation(uri, s3)
+    if scheme == HDFS_SCHEME:
+        conf = HadoopConf(read_hadoop_conf(), options.hadoop)
+        authority, user, uri = hdfs_place(text, conf.get(DEFAULT_FS, ""))
+        hdfs = hdfs_settings(
+            authority, conf, client=options.client, user=options.user or user, timeout_s=options.timeout_s
+        )
+        return StorageLocation(uri, hdfs)
+    if scheme is None:
+        return StorageLocation(Path(text).absolute().as_posix())
+    if storage_options and scheme not in _LOCAL:
+        raise UnsupportedSettingError(
+            f"there are no storage options for {scheme}:", remedy="Give a pair (pyarrow.fs.FileSystem, path)"
+        )
+    return StorageLocation(text)
+
+
+def renew(location: StorageLocation) -> None:
+    """Gives the keys of a location to the FileManager that this process has for it, and so to all who use that."""
+    settings = location.settings
+    if isinstance(settings, S3Settings):
+        from hdfsstore.fs.s3.s3_files import S3FileManager
+
+        def give(files: FileManager) -> None:
+            assert isinstance(files, S3FileManager)
+            files.renew(settings)
+
+        clients.renew((settings, _bucket_of(location.uri)), give)
 
 
 def place_of(fs: FileManager, path: str) -> str:
@@ -62,27 +115,61 @@ def place_of(fs: FileManager, path: str) -> str:
 
 def shown_location(location: Location) -> str:
     """The location as messages may show it."""
+    if isinstance(location, StorageLocation):
+        return shown(location.uri)
     if not isinstance(location, tuple):
         return shown(os.fspath(location))
     fs, path = location
     return place_of(fs, path) if isinstance(fs, FileManager) else f"{kind_of(fs)}:{path}"
 
 
-def _manager(fs: FileSystem, path: str) -> tuple[FileManager, str]:
-    while isinstance(fs, SubTreeFileSystem):
-        fs, path = fs.base_fs, fs.base_path.rstrip("/") + "/" + path.lstrip("/")
-    return LocalFileManager() if kind_of(fs) in _LOCAL else ArrowFileManager(fs), _trimmed(path)
+def _open(location: StorageLocation) -> tuple[FileManager, str]:
+    uri, settings = location.uri, location.settings
+    if isinstance(settings, S3Settings):
+        bucket = _bucket_of(uri)
+        return clients.shared((settings, bucket), partial(_bucket, settings, bucket)), uri.partition("://")[2]
+    if isinstance(settings, HdfsSettings):
+        return clients.shared(settings, partial(_hdfs, settings)), "/" + uri.partition("://")[2].partition("/")[2]
+    if scheme_of(uri) is None:
+        return LocalFileManager(), _trimmed(uri)
+    try:
+        return _of_pair(*FileSystem.from_uri(uri))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = scrubbed(str(error), uri)
+    # Not raised in the handler: the error there has the whole URI in its text.
+    raise StateStoreError(
+        f"pyarrow cannot open this URI: {why}",
+        shown(uri),
+        remedy="Give a URI of file, hdfs, s3 or s3a, or one that pyarrow.fs.FileSystem.from_uri knows (gs, abfs), "
+        "or a pair (pyarrow.fs.FileSystem, path)",
+    )
 
 
-def _from_uri(uri: str) -> tuple[FileSystem, str]:
-    if uri.startswith("s3:") and "allow_delayed_open" not in uri:
-        try:  # a small file is then written by one request instead of three
-            filesystem, path = FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true")
-            return filesystem, path
-        except pa.ArrowInvalid:
-            log.debug("this pyarrow has no delayed open of S3 objects")
-    filesystem, path = FileSystem.from_uri(uri)
-    return filesystem, path
+def _bucket_of(uri: str) -> str:
+    return uri.partition("://")[2].partition("/")[0]
+
+
+def _bucket(settings: S3Settings, bucket: str) -> FileManager:
+    from hdfsstore.fs.s3.open import open_bucket  # imports botocore
+
+    return open_bucket(settings, bucket)
+
+
+def _hdfs(settings: HdfsSettings) -> FileManager:
+    from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager  # imports hdfs-native
+
+    return HdfsFileManager(settings)
+
+
+def _of_pair(fs: FileSystem | FileManager, path: str) -> tuple[FileManager, str]:
+    path = os.fspath(path)
+    if isinstance(fs, FileSystem):
+        while isinstance(fs, SubTreeFileSystem):
+            fs, path = fs.base_fs, fs.base_path.rstrip("/") + "/" + path.lstrip("/")
+        return LocalFileManager() if kind_of(fs) in _LOCAL else ArrowFileManager(fs), _trimmed(path)
+    if isinstance(fs, FileManager):
+        return fs, _trimmed(path)
+    raise TypeError(f"a pyarrow.fs.FileSystem is needed, not {type(fs).__name__}")
 
 
 def _trimmed(path: str) -> str:

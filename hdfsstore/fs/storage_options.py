@@ -72,7 +72,7 @@ def parse_options(given: StorageOptions | None) -> Options:
         elif name.upper() == _AWS_CA_BUNDLE:
             others["ca_bundle"] = text
         elif name == _TIMEOUT:
-            others["timeout_s"] = _timeout(text)
+            others["timeout_s"] = parse_timeout(text)
         elif name == _CLIENT:
             if text not in CLIENT_NAMES:
                 raise senseless(name, f"it is one of {', '.join(CLIENT_NAMES)}")
@@ -106,7 +106,8 @@ def _text(name: str, value: object) -> str:
     raise senseless(name, f"a text, a number, a boolean or a Secret is needed, not {type(value).__name__}")
 
 
-def _timeout(text: str) -> float:
+def parse_timeout(text: str) -> float:
+    """Seconds of a number, or of a string such as `30s` or `2m`. Raises StateStoreError: it is none."""
     try:
         number = float(text)
     except ValueError:

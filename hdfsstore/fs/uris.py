@@ -24,7 +24,7 @@ def scheme_of(text: str) -> str | None:
 def s3_place(uri: str) -> tuple[str, str]:
     """The bucket of a URI, and the URI as `s3://bucket/key`. The key has its letters as they are: % too."""
     _, bucket, key = _parts(uri)
-    if "@" in uri or "?" in uri or ":" in bucket:
+    if "@" in bucket or ":" in bucket or "?" in key:
         raise UnsupportedSettingError(
             "the URI of a bucket has credentials or other settings in it",
             shown(uri),

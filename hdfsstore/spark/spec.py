@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from hdfsstore.codecs import types as t
+from hdfsstore.fs.location import StorageLocation
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.redaction import Shown
 from hdfsstore.state.conf import StateStoreConf
@@ -72,7 +73,7 @@ class QuerySpec:
 
     Attributes:
         run_id: id of this run. Reports of other runs are stale.
-        state_root: `<checkpointLocation>/hdfsstore/state`.
+        state_root: `<checkpointLocation>/hdfsstore/state`, with the keys of the batch if it needs some.
         num_partitions: number of partitions of the state.
         columns: the columns that tasks get.
         key_schema: schema of the key rows.
@@ -85,7 +86,7 @@ class QuerySpec:
     """
 
     run_id: str
-    state_root: str
+    state_root: StorageLocation
     num_partitions: int
     columns: Columns
     key_schema: t.StructType

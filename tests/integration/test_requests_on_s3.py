@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import hdfsstore
+from hdfsstore import StateStoreId
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.services.minio import Minio
 from tests.services.recording_proxy import RecordingProxy
@@ -20,14 +21,19 @@ def proxy(minio: Minio) -> Iterator[RecordingProxy]:
 
 
 @pytest.fixture
-def root(minio: Minio, proxy: RecordingProxy) -> str:
-    return minio.uri(f"checkpoints/{uuid.uuid4()}/state", proxy.port)
+def root(minio: Minio, proxy: RecordingProxy) -> StateStoreId:
+    return store_id(minio, proxy.port)
 
 
-def provider(root: str, tmp_path: object, **conf: object) -> StateStoreProvider:
+def store_id(minio: Minio, port: int | None = None) -> StateStoreId:
+    root = f"s3://checkpoints/{uuid.uuid4()}/state"
+    return StateStoreId(root, 0, 3, storage_options=minio.storage_options(port))
+
+
+def provider(root: StateStoreId, tmp_path: object, **conf: object) -> StateStoreProvider:
     settings = {"local_dir": str(tmp_path), "maintenance_interval": 0, **conf}
     return hdfsstore.open_provider(
-        hdfsstore.StateStoreId(root, 0, 3),
+        root,
         conf=hdfsstore.StateStoreConf(**settings),  # type: ignore[arg-type]
     )
 
@@ -43,7 +49,7 @@ def lists(requests: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [r for r in requests if r[0] == "GET" and ("list-type" in r[1] or "prefix=" in r[1])]
 
 
-def test_a_commit_is_one_put(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_a_commit_is_one_put(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
     with provider(root, tmp_path) as opened:
         unique_id = commit(opened, 0, None)
         for version in range(1, 4):
@@ -54,7 +60,7 @@ def test_a_commit_is_one_put(root: str, proxy: RecordingProxy, tmp_path: object)
             assert f"{version + 1}_{unique_id}.delta" in requests[0][1]
 
 
-def test_a_named_version_is_loaded_without_a_list(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
     unique_id = None
     with provider(root, tmp_path, min_deltas_for_snapshot=2) as opened:
         for version in range(5):
@@ -71,7 +77,7 @@ def test_a_named_version_is_loaded_without_a_list(root: str, proxy: RecordingPro
         assert any(".snapshot" in target for _, target in requests), requests
 
 
-def test_clean_up_lists_now_and_then_only(root: str, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_clean_up_lists_now_and_then_only(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
     """Retention of a store with many versions lists its folder now and then, not at every run."""
     unique_id = None
     listed = 0
@@ -89,7 +95,7 @@ def test_clean_up_lists_now_and_then_only(root: str, proxy: RecordingProxy, tmp_
 def test_a_server_that_is_gone_is_a_typed_error_and_the_store_goes_on_once_it_is_back(
     minio: Minio, tmp_path: object
 ) -> None:
-    with provider(minio.uri(f"checkpoints/{uuid.uuid4()}/state"), tmp_path) as opened:
+    with provider(store_id(minio), tmp_path) as opened:
         unique_id = commit(opened, 0, None)
         store = opened.get_store(1, unique_id)
         store.put(b"lost", b"with the server")

@@ -33,6 +33,7 @@ class Minio:
     def __init__(self, folder: Path) -> None:
         self._executable = executable()
         self._folder = folder
+        self.data = folder / "data"
         self.port = free_port()
         self._process: ServerProcess | None = None
 
@@ -53,7 +54,7 @@ class Minio:
             "MINIO_UPDATE": "off",
             "MINIO_CI_CD": "1",
         }
-        command = [self._executable, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self._folder / "data"]
+        command = [self._executable, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.data]
         self._process = ServerProcess(command, log=self._folder / "minio.log", environ=environ)
         end = time.monotonic() + _START_SECONDS
         while not self._ready():

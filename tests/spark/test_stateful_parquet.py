@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from hdfsstore import CorruptFileError, MissingFileError, StateStoreError
+from hdfsstore.fs.location import StorageLocation
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation
+from hdfsstore.spark.querylog.session_storage import SessionStorage
 from hdfsstore.spark.sinks import output_folder, output_owner
 from hdfsstore.spark.sinks.output_folder import OutputFolder
 from hdfsstore.spark.sinks.output_owner import MARK
@@ -41,9 +43,13 @@ def begin(events: Events, checkpoint: Path, out: Path, **options: str) -> Any:
     return writer.options(**options, path=str(out)).trigger(availableNow=True).start()
 
 
+def at(checkpoint: Path) -> CheckpointLocation:
+    return CheckpointLocation(str(checkpoint), SessionStorage(StorageLocation(str(checkpoint))))
+
+
 def sink_of(spark: SparkSession, out: Path, checkpoint: Path) -> ParquetSink:
     schema = spark.createDataFrame([], SCHEMA).schema
-    return ParquetSink(spark, str(out), {}, schema, CheckpointLocation(str(checkpoint), str(checkpoint)))
+    return ParquetSink(spark, str(out), {}, schema, at(checkpoint))
 
 
 def rows_of(spark: SparkSession, out: Path) -> list[tuple[Any, ...]]:
@@ -368,4 +374,4 @@ def test_a_folder_of_sparks_own_sink_and_a_column_batch_are_refused(
         writer.start(str(tmp_path / "out"))
     schema = spark.createDataFrame([], "Batch long").schema
     with pytest.raises(ValueError, match="the output has a column 'batch'"):
-        ParquetSink(spark, str(tmp_path / "x"), {}, schema, CheckpointLocation("cp", "cp"))
+        ParquetSink(spark, str(tmp_path / "x"), {}, schema, at(Path("cp")))

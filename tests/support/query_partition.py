@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, StructType
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType as OurStruct
 from hdfsstore.codecs.types import parse_type
+from hdfsstore.fs.location import StorageLocation
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.spec import NO_TIMEOUT, TIMEOUT_OFFSET, BatchSpec, Columns, QuerySpec
 from hdfsstore.spark.worker.engine import KeyedRows
@@ -56,7 +57,7 @@ class QueryPartition:
     ) -> None:
         self.query = QuerySpec(
             run_id="run",
-            state_root=str(folder / "state"),
+            state_root=StorageLocation(str(folder / "state")),
             num_partitions=num_partitions,
             columns=Columns((), tuple(keys.names), ()),
             key_schema=ours(keys),

@@ -23,7 +23,14 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # Dotted names on the pages that are no logger's.
-NAMES_OF_CODE = {"hdfsstore._cext.lzf", "hdfsstore.compression.codec", "hdfsstore.open_provider", "hdfsstore.spark"}
+NAMES_OF_CODE = {
+    "hdfsstore._cext.lzf",
+    "hdfsstore.compression.codec",
+    "hdfsstore.fs.client",
+    "hdfsstore.fs.timeout",
+    "hdfsstore.open_provider",
+    "hdfsstore.spark",
+}
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 EXAMPLES = [code for kind, code in FENCED.findall((ROOT / "docs/reading.md").read_text("utf-8")) if kind == "python"]
@@ -138,7 +145,11 @@ def test_the_table_of_options_names_every_option_and_its_default() -> None:
     defaults = dict(re.findall(r"^\| `hdfsstore\.([\w.]+)` \| (.*?) \|", text, re.MULTILINE))
     assert sorted(defaults) == sorted(NAMES)
     values = {name: default for name, default in defaults.items() if re.fullmatch(r"[\w.]+", default)}
-    assert defaults.keys() - values.keys() == {"numPartitions", "localDir"}  # whose defaults are other settings
+    assert defaults.keys() - values.keys() == {
+        "fs.client",
+        "numPartitions",
+        "localDir",
+    }  # whose defaults are other settings
     for name, default in values.items():
         assert QueryConf.from_spark({}, {f"hdfsstore.{name}": default}) == QueryConf.from_spark({}, {}), name
 

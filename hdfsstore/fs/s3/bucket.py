@@ -58,6 +58,12 @@ class Bucket:
             self._made = (os.getpid(), client)
         return client
 
+    def renew(self, settings: S3Settings) -> None:
+        """Makes later requests with a client of these settings. Those under way end with the client that they have."""
+        self.settings = settings
+        self._secrets = settings.secrets()
+        self._made = (os.getpid(), make_client(settings))
+
     def uri(self, key: str) -> str:
         return f"s3://{self.name}/{key}"
 

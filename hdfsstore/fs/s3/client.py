@@ -26,7 +26,7 @@ def make_client(settings: S3Settings) -> Any:
         StateStoreError: botocore makes no client of these settings.
     """
     try:
-        session = Session(profile=settings.profile)
+        session = _session(settings)
         if settings.assumed_role is not None and not settings.anonymous:
             _assume(session, settings, settings.assumed_role)
             keys = {}
@@ -71,6 +71,17 @@ def _check_length(http_response: Any, model: Any, **_: object) -> None:
     actual = len(http_response.content)
     if expected is not None and int(expected) != actual:
         raise IncompleteReadError(actual_bytes=actual, expected_bytes=expected)
+
+
+def _session(settings: S3Settings) -> Any:
+    session = Session(profile=settings.profile)
+    if settings.credentials_file:
+        session.set_config_variable("credentials_file", settings.credentials_file)
+    if settings.credential_sources:
+        resolver = session.get_component("credential_provider")
+        there = {provider.METHOD: provider for provider in resolver.providers}
+        resolver.providers = [there[source] for source in settings.credential_sources if source in there]
+    return session
 
 
 def _keys(settings: S3Settings) -> dict[str, str | None]:
@@ -124,7 +135,7 @@ def _config(settings: S3Settings) -> Any:
 
 def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
     """Gives the session the credentials of a role. They are asked for at the first request, and before they expire."""
-    asking = Session(profile=settings.profile).create_client(
+    asking = _session(settings).create_client(
         "sts",
         region_name=role.region or _region(session, settings.region),
         endpoint_url=role.endpoint_url,

@@ -63,6 +63,10 @@ class S3FileManager:
     def delete(self, paths: Sequence[str]) -> None:
         deleting.delete_objects(self._bucket, self._unknown, map(self._key, paths))
 
+    def renew(self, settings: S3Settings) -> None:
+        """Takes the keys of these settings, which differ in nothing else, for each request from now on."""
+        self._bucket.renew(settings)
+
     def now_ns(self, folder: str) -> int:  # noqa: ARG002 - the server has one clock
         return self._bucket.now_ns()
 

@@ -131,7 +131,8 @@ class StatefulStreamWriter:
             StateStoreError: the checkpoint does not fit the query, or cannot be read or written.
         """
         self._set(format, outputMode, queryName, options)
-        conf, checkpoint = self._conf(), self._checkpoint()
+        conf = self._conf()
+        checkpoint = self._checkpoint(conf)
         sink = self._function
         if sink is None:
             where = path or self._options.get("path")
@@ -150,7 +151,8 @@ class StatefulStreamWriter:
     ) -> StatefulQuery:
         """Starts a query that appends to a parquet table. It creates a missing table. See start."""
         self._set(format, outputMode, queryName, options)
-        conf, checkpoint = self._conf(), self._checkpoint()
+        conf = self._conf()
+        checkpoint = self._checkpoint(conf)
         sink = TableSink(self._spark, tableName, self._format(), self._sink_options(), self._description.output)
         return self._start(conf, checkpoint, sink, sink.make_table)
 
@@ -210,8 +212,14 @@ class StatefulStreamWriter:
     def _name(self) -> str | None:
         return self._query_name or self._options.get("queryname")
 
-    def _checkpoint(self) -> CheckpointLocation:
-        return find_checkpoint(self._spark, self._options.get("checkpointlocation"), self._name())
+    def _checkpoint(self, conf: QueryConf) -> CheckpointLocation:
+        return find_checkpoint(
+            self._spark,
+            self._options.get("checkpointlocation"),
+            self._name(),
+            client=conf.fs_client,
+            timeout_s=conf.fs_timeout_s,
+        )
 
     def _start(
         self,

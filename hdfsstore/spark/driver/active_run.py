@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.errors import UnsupportedQueryError
 from hdfsstore.fs.local_files import LocalFileManager
-from hdfsstore.fs.location import place_of, resolve
+from hdfsstore.fs.location import Location, place_of, resolve
 
 _JOB_GROUP = "spark.jobGroup.id"
 # Exceptions that the JVM throws in a waiting thread that is interrupted (StreamExecution.IO_EXCEPTION_NAMES).
@@ -43,7 +43,7 @@ class BatchStoppedError(Exception):
 
 
 @contextmanager
-def only_start(checkpoint: str) -> Iterator[None]:
+def only_start(checkpoint: Location) -> Iterator[None]:
     """Makes other starts of the query wait: each of them must find the run that the start before it has made.
 
     Args:
@@ -57,7 +57,7 @@ def only_start(checkpoint: str) -> Iterator[None]:
         yield
 
 
-def find_active_run(spark: SparkSession, checkpoint: str, query_name: str | None, *, stops: bool) -> Any:
+def find_active_run(spark: SparkSession, checkpoint: Location, query_name: str | None, *, stops: bool) -> Any:
     """The query's active run in this JVM, as Spark's StreamingQuery; None if there is none.
 
     A start must stop it before it reads the checkpoint. Spark stops it too, but only when the new run starts, which is

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.hdfs.settings import CLIENT_NAMES
+from hdfsstore.fs.storage_options import parse_timeout
 from hdfsstore.state.conf import StateStoreConf, parse_boolean, parse_bytes
 
 T = TypeVar("T")
@@ -32,7 +34,8 @@ _OF_STORE = {
     "minDeltasForSnapshot": f"{_STATE_STORE}minDeltasForSnapshot",
     "rowChecksum.enabled": f"{_STATE_STORE}rowChecksum.enabled",
 }
-NAMES = tuple(sorted((*_OF_STORE, "maxBytesPerCall", "numPartitions", "redactErrors", "singleDriver")))
+_OTHERS = ("fs.client", "fs.timeout", "maxBytesPerCall", "numPartitions", "redactErrors", "singleDriver")
+NAMES = tuple(sorted((*_OF_STORE, *_OTHERS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class QueryConf:
         num_recent_progress: number of batches in recentProgress [spark.sql.streaming.numRecentProgressUpdates].
         speculation: whether Spark may run two attempts of a task at a time [spark.speculation].
         store: settings of the state store [the other names; else Spark's own confs].
+        fs_client: the client of HDFS [fs.client]; None: libhdfs where it can be loaded, else hdfs-native.
+        fs_timeout_s: seconds without progress after which a call to HDFS or S3 fails [fs.timeout].
         redact_errors: whether errors leave out keys and values [redactErrors].
         single_driver: whether the user answers for it that no other driver runs the query at the same time
             [singleDriver].
@@ -72,6 +77,8 @@ class QueryConf:
     stop_active_run: bool = True
     may_spill: bool = True
     single_driver: bool = False
+    fs_client: str | None = None
+    fs_timeout_s: float = 120.0
 
     @classmethod
     def from_spark(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> QueryConf:
@@ -105,6 +112,8 @@ class QueryConf:
             allow_multiple=is_on(f"{_STREAMING}statefulOperator.allowMultiple", "true"),
             stop_active_run=is_on(f"{_STREAMING}stopActiveRunOnRestart", "true"),
             store=_store(conf, given),
+            fs_client=setting("fs.client", f"{_CONF}fs.client", "", _client),
+            fs_timeout_s=setting("fs.timeout", f"{_CONF}fs.timeout", "120s", parse_timeout),
             redact_errors=setting("redactErrors", f"{_CONF}redactErrors", "false", parse_boolean),
             single_driver=setting("singleDriver", f"{_CONF}singleDriver", "false", parse_boolean),
         )
@@ -155,6 +164,12 @@ def _parsed(full: str, value: str, parse: Callable[[str], T]) -> T:
         return parse(value)
     except (ValueError, KeyError, StateStoreError) as error:
         raise ValueError(f"{full}: {value!r} makes no sense: {error}") from error
+
+
+def _client(value: str) -> str | None:
+    if value and value not in CLIENT_NAMES:
+        raise ValueError(f"it is one of {', '.join(CLIENT_NAMES)}")
+    return value or None
 
 
 def _positive(value: str) -> int:

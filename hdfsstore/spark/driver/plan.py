@@ -18,7 +18,9 @@ from pyspark.sql.types import StructType
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.driver.batch_shape import BatchShapes
 from hdfsstore.spark.driver.conf import QueryConf
+from hdfsstore.spark.querylog.checkpoint_location import STATE
 from hdfsstore.spark.querylog.log_entries import Start
+from hdfsstore.spark.querylog.session_storage import SessionStorage
 from hdfsstore.spark.spec import NO_WATERMARK, BatchSpec, QuerySpec, Report
 from hdfsstore.spark.worker.shipped_engine import ShippedEngine
 from hdfsstore.spark.worker.task import StatefulTask
@@ -67,6 +69,7 @@ class BatchPlanner:
         output: the schema of what the user's function returns.
         input: what is known about the rows.
         conf: the query's settings.
+        storage: of the checkpoint. It says the keys that the tasks of a batch need.
     """
 
     query: QuerySpec
@@ -74,6 +77,7 @@ class BatchPlanner:
     output: StructType
     input: InputTraits
     conf: QueryConf
+    storage: SessionStorage
 
     def spec(self, rows: DataFrame, start: Start, expected: BatchShapes) -> BatchSpec:
         """What the tasks of a batch are told about it.
@@ -130,7 +134,8 @@ class BatchPlanner:
         placed = rows.repartitionById(num_partitions, partition)
         if batch.is_sorted and order:
             placed = placed.sortWithinPartitions(*order)
-        return placed.mapInArrow(StatefulTask(self.query, self.engine, batch, reports), self.output)
+        query = replace(self.query, state_root=self.storage.location().folder(STATE))
+        return placed.mapInArrow(StatefulTask(query, self.engine, batch, reports), self.output)
 
 
 def _is_empty(rows: DataFrame) -> bool:

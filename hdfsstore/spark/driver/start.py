@@ -23,7 +23,7 @@ from hdfsstore.spark.driver.timeout_source import UNKNOWN, with_timeout_source
 from hdfsstore.spark.driver.unsupported import check_time_type
 from hdfsstore.spark.driver.upstream_operators import check_supported, stateful_operators
 from hdfsstore.spark.metrics import ProgressLog
-from hdfsstore.spark.querylog.checkpoint_location import CheckpointLocation
+from hdfsstore.spark.querylog.checkpoint_location import STATE, CheckpointLocation
 from hdfsstore.spark.querylog.driver_log import DriverLog
 from hdfsstore.spark.querylog.fence import check_fence
 from hdfsstore.spark.querylog.migration import check_migration, migrate
@@ -70,8 +70,9 @@ def start_query(description: QueryDescription, settings: StartSettings) -> State
         StateStoreError: the checkpoint does not fit the query, or cannot be read or written.
     """
     spark, conf, checkpoint = description.rows.sparkSession, settings.conf, settings.checkpoint
-    with only_start(checkpoint.ours):
-        active = find_active_run(spark, checkpoint.ours, settings.query_name, stops=conf.stop_active_run)
+    ours = checkpoint.ours
+    with only_start(ours):
+        active = find_active_run(spark, ours, settings.query_name, stops=conf.stop_active_run)
         progress = ProgressLog(
             description.method, conf.num_recent_progress, f"query {settings.query_name or shown(checkpoint.spark)}"
         )
@@ -124,13 +125,14 @@ def _prepare(
     rows, conf, checkpoint = description.rows, settings.conf, settings.checkpoint
     wanted = _wanted_state(description, conf)
     upstream = stateful_operators(rows)
-    check_fence(checkpoint.ours, single_driver=conf.single_driver)
-    migrate(checkpoint.ours, wanted, conf.store, upstream)
-    state, store_conf = settle_state(checkpoint.ours, wanted, conf.store)
+    ours = checkpoint.ours
+    check_fence(ours, single_driver=conf.single_driver)
+    migrate(ours, wanted, conf.store, upstream)
+    state, store_conf = settle_state(ours, wanted, conf.store)
     context = rows.sparkSession.sparkContext
     spec = QuerySpec(
         run_id=str(uuid.uuid4()),
-        state_root=checkpoint.state_root,
+        state_root=ours.folder(STATE),
         num_partitions=state.num_partitions,
         columns=description.columns,
         key_schema=description.key_schema,
@@ -141,7 +143,7 @@ def _prepare(
         shown=Shown(conf.redact_errors),
         application_id=context.applicationId,
     )
-    log = DriverLog(checkpoint.ours, state.num_partitions, store_conf)
+    log = DriverLog(ours, state.num_partitions, store_conf)
     last = log.last_finished()
     next_timeout_ms = last.next_timeout_ms if last else UNKNOWN
     stream, timeout_source = with_timeout_source(
@@ -154,7 +156,7 @@ def _prepare(
         is_stateful=bool(upstream),
         is_deterministic=bool(rows._jdf.queryExecution().analyzed().deterministic()),
     )
-    planner = BatchPlanner(spec, engine, description.output, traits, conf)
+    planner = BatchPlanner(spec, engine, description.output, traits, conf, checkpoint.storage)
     return stream, BatchRunner(planner, records, settings.sink, arrow_limit)
 
 

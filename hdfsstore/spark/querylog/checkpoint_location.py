@@ -1,4 +1,4 @@
-"""Finds the checkpoint of a query, and names it as Spark and as hdfsstore opens it."""
+"""Finds the checkpoint of a query, and names it as Spark and as hdfsstore open it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from hdfsstore.fs.location import StorageLocation
+from hdfsstore.spark.querylog.session_storage import SessionStorage, session_storage
+
 _CONF = "spark.sql.streaming.checkpointLocation"
-# Hadoop's schemes of stores that have another scheme in pyarrow.
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+STATE = "hdfsstore/state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +21,38 @@ class CheckpointLocation:
 
     Attributes:
         spark: the folder as Spark's writer gets it.
-        ours: the same folder as hdfsstore opens it, which is a local path or a URI.
+        storage: the same folder as hdfsstore opens it.
     """
 
     spark: str
-    ours: str
+    storage: SessionStorage
 
     @property
-    def state_root(self) -> str:
-        """The folder in which the query's stores are."""
-        return f"{self.ours}/hdfsstore/state"
+    def ours(self) -> StorageLocation:
+        """The folder, with the keys that are valid now."""
+        return self.storage.location()
 
 
-def find_checkpoint(spark: SparkSession, option: str | None, query_name: str | None) -> CheckpointLocation:
+def find_checkpoint(
+    spark: SparkSession,
+    option: str | None,
+    query_name: str | None,
+    *,
+    client: str | None = None,
+    timeout_s: float | None = None,
+) -> CheckpointLocation:
     """The checkpoint of a query that starts, found as Spark does (ResolveWriteToStream.scala).
 
     Args:
         option: checkpointLocation. None: the folder is in spark.sql.streaming.checkpointLocation, and has the query's
             name.
+        client: of HDFS; None: the default.
+        timeout_s: seconds without progress after which a call fails; None: the default.
 
     Raises:
         ValueError: neither is set. For some sinks Spark takes a temporary folder then, but that would lose the state.
+        UnsupportedSettingError: a setting of Hadoop about security, or about where data lies, cannot be honoured.
+        StateStoreError: the value of such a setting makes no sense, or there are no keys.
     """
     given = option
     if given is None:
@@ -52,9 +65,5 @@ def find_checkpoint(spark: SparkSession, option: str | None, query_name: str | N
         given = f"{parent.rstrip('/')}/{query_name or uuid.uuid4()}"
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(given)
-    uri = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).makeQualified(path).toUri()
-    scheme = uri.getScheme()
-    if scheme == "file":
-        return CheckpointLocation(given, uri.getPath())
-    rest = uri.toString().partition(":")[2]
-    return CheckpointLocation(given, f"{_SCHEMES.get(scheme, scheme)}:{rest}")
+    hadoop_conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return CheckpointLocation(given, session_storage(spark, path, hadoop_conf, client=client, timeout_s=timeout_s))

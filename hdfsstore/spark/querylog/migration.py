@@ -37,7 +37,7 @@ from hdfsstore.checkpoint.operators import Operator, list_operators
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.location import resolve
+from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.reading import file_types, read_file
 from hdfsstore.spark.querylog.log_entries import (
@@ -65,7 +65,7 @@ _PUT_BACK = "Put it back as Spark has written it; or start the query with a new 
 
 
 @remedied(_PUT_BACK)
-def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+def migrate(checkpoint: Location, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
     """Migrates the state of Spark's operator to our stores, if the checkpoint has such a state; else does nothing.
 
     Args:
@@ -86,7 +86,9 @@ def migrate(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, ups
 
 
 @remedied(_PUT_BACK)
-def check_migration(checkpoint: str, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]) -> None:
+def check_migration(
+    checkpoint: Location, wanted: StateDescription, conf: StateStoreConf, upstream: Sequence[str]
+) -> None:
     """Checks as migrate does, without a change. Spark's operator may be running.
 
     It does not read the files of the state.

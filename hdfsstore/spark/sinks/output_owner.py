@@ -21,7 +21,7 @@ from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata, parse_query_metadata, read_query_id
 from hdfsstore.errors import MissingFileError, StateStoreError, remedied
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.location import resolve
+from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.publish import publish
 from hdfsstore.spark.querylog.log_entries import FOLDER
 from hdfsstore.spark.sinks.output_folder import OutputFolder
@@ -42,7 +42,7 @@ def batch_folder(batch_id: int) -> str:
     return f"batch={batch_id}"
 
 
-def claim(folder: OutputFolder, checkpoint: str) -> str:
+def claim(folder: OutputFolder, checkpoint: Location) -> str:
     """Marks the folder as the query's, unless it is so already. Returns the query's id.
 
     Args:
@@ -66,7 +66,7 @@ def claim(folder: OutputFolder, checkpoint: str) -> str:
     return query_id
 
 
-def check(folder: OutputFolder, checkpoint: str) -> str | None:
+def check(folder: OutputFolder, checkpoint: Location) -> str | None:
     """Checks as claim does, without a change. Returns the id in the folder's mark; None if it has no mark."""
     fs, path = resolve(checkpoint)
     owner = _owner(folder)
@@ -136,7 +136,7 @@ def _has_written(folder: OutputFolder, found: Set[int], fs: FileManager, root: s
     return bool(expected)
 
 
-def _query_id(fs: FileManager, checkpoint: str) -> str | None:
+def _query_id(fs: FileManager, checkpoint: Location) -> str | None:
     """The id that the query has; None if it was never started."""
     path = f"{checkpoint}/metadata"
     try:
@@ -151,7 +151,7 @@ def _query_id(fs: FileManager, checkpoint: str) -> str | None:
         ) from None
 
 
-def _new_query_id(fs: FileManager, checkpoint: str) -> str:
+def _new_query_id(fs: FileManager, checkpoint: Location) -> str:
     """Gives the query an id. Spark finds it in its file and keeps it."""
     path = f"{checkpoint}/metadata"
     try:

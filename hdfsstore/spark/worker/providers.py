@@ -6,6 +6,8 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
+from hdfsstore.fs.clients import without_secrets
+from hdfsstore.fs.location import renew
 from hdfsstore.spark.metrics import Metrics, since
 from hdfsstore.spark.spec import NO_TIMEOUT, OPERATOR_ID, TIMEOUT_OFFSET, QuerySpec
 from hdfsstore.spark.worker.local_dirs import local_dir
@@ -45,7 +47,8 @@ class Providers:
 
     def get(self, query: QuerySpec, partition_id: int, batch_id: int) -> HdfsStateStoreProvider:
         """The provider of a partition; opens it unless it is open with the query's settings and schemas."""
-        key = query.state_root, partition_id
+        renew(query.state_root)
+        key = query.state_root.uri, partition_id
         now = time.monotonic()
         with self._lock:
             opened = self._open.get(key)
@@ -54,7 +57,7 @@ class Providers:
                     opened.provider.close()
                 opened = self._open[key] = _Open(_open(query, partition_id), query, now, batch_id)
             opened.used, opened.batch_id, opened.is_caching = now, batch_id, True
-            self._release(query.state_root, partition_id, batch_id)
+            self._release(query.state_root.uri, partition_id, batch_id)
             for other in [other for other, its in self._open.items() if now - its.used > IDLE_SECONDS]:
                 self._open.pop(other).provider.close()
             self._drop_pages(opened)
@@ -87,7 +90,7 @@ class Providers:
     def unreported(self, query: QuerySpec, partition_id: int, metrics: Metrics) -> dict[str, int | float]:
         """A store's metrics for a report. Its provider's counters are those since the last report, with maintenance."""
         with self._lock:
-            opened = self._open.get((query.state_root, partition_id))
+            opened = self._open.get((query.state_root.uri, partition_id))
             if opened is None:  # another run has replaced it
                 return dict(metrics)
             # Maintenance may have counted a kind of request for the first time since the store's end.
@@ -101,7 +104,9 @@ providers = Providers()
 
 def _alike(a: QuerySpec, b: QuerySpec) -> bool:
     """Whether a provider opened for one of two runs serves the other."""
-    return (a.store_conf, a.key_schema, a.value_schema) == (b.store_conf, b.key_schema, b.value_schema)
+    same_schemas = (a.key_schema, a.value_schema) == (b.key_schema, b.value_schema)
+    same_place = without_secrets(a.state_root.settings) == without_secrets(b.state_root.settings)
+    return a.store_conf == b.store_conf and same_schemas and same_place
 
 
 def _open(query: QuerySpec, partition_id: int) -> HdfsStateStoreProvider:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.location import place_of, resolve
+from hdfsstore.fs.location import place_of
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.request_metrics import counted_in
 from hdfsstore.state.base.provider import BaseProvider
@@ -72,7 +71,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
     ) -> None:
         counts, metrics = Counter[str](), MaintenanceMetrics()
         versions = HdfsVersions(conf.max_versions_to_retain_in_memory)
-        fs, root = resolve(store_id.checkpoint_root)
+        fs, root = store_id.open()
         declared = conf.max_record_bytes + (CHECKSUM_BYTES if conf.row_checksum_enabled else 0)
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
         folder = f"{root}/{store_id.relative_folder}"
@@ -80,7 +79,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         reader = StoreReader(fs, folder, file_format, indexes)
         cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
         # For files: two endpoints share no image, and a new key keeps them.
-        place = replace(store_id, checkpoint_root=place_of(fs, root))
+        place = store_id.at(place_of(fs, root))
         images = VersionImages(cache.store(place, indexes), reader, partial(query_id_of, fs, root), counts)
         commit_images = CommitImages(images, indexes, conf, versions.lineages, metrics)
         loader = HdfsLoader(reader, versions, images, counts, shared_across_workers=shared_across_workers)

@@ -120,7 +120,9 @@ class StoreImages:
 
     def __init__(self, cache: ImageCache, store_id: StateStoreId, indexes: Indexes) -> None:
         self._cache = cache
-        self._id: dict[str, Any] = dataclasses.asdict(store_id)
+        self._id: dict[str, Any] = {
+            field.name: getattr(store_id, field.name) for field in dataclasses.fields(store_id) if field.compare
+        }
         self._indexes = indexes
         self._name = hashlib.sha256(json.dumps(self._id, sort_keys=True).encode()).hexdigest()[:32]
         self._path = self._name

@@ -9,7 +9,6 @@ from collections import Counter
 
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.fs.location import resolve
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
@@ -60,7 +59,7 @@ class RocksDbStateStoreProvider(
             )
         counts, metrics = Counter[str](), MaintenanceMetrics()
         versions = RocksDbVersions(conf.max_versions_to_retain_in_memory)
-        fs, root = resolve(store_id.checkpoint_root)
+        fs, root = store_id.open()
         declared = conf.max_record_bytes + _ENCODED_BYTES
         file_format = RecordFormat(conf.compression_codec, max_record_bytes=declared, extensions=CHANGELOG_FILES)
         reader = VersionReader(fs, f"{root}/{store_id.relative_folder}", file_format)

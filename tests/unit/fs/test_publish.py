@@ -425,10 +425,3 @@ def test_a_killed_writer_leaves_a_temporary_file(tmp_path: Path) -> None:
     assert found is not None
     assert found["name"] == "f"
     assert (tmp_path / "f").read_bytes() == b"old"
-
-
-def test_small_s3_objects_take_one_request() -> None:
-    fs, path = resolve("s3://bucket/cp?region=us-east-1")
-    assert path == "bucket/cp"
-    assert isinstance(fs, ArrowFileManager)
-    assert fs.filesystem.__reduce__()[1][0].get("allow_delayed_open") in (True, None)  # None: pyarrow has no such thing

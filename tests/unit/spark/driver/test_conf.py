@@ -30,12 +30,16 @@ def test_every_setting_is_an_option() -> None:
         "hdfsstore.localDirMaxBytes": "2g",
         "hdfsstore.imageOverlayShare": "0.5",
         "hdfsstore.maxRecordBytes": "1m",
+        "hdfsstore.fs.client": "hdfs-native",
+        "hdfsstore.fs.timeout": "2m",
         "hdfsstore.redactErrors": "true",
         "hdfsstore.singleDriver": "true",
         "numRows": "of the console",
     }
     store = StateStoreConf(3, 4, 0, "zstd", 1, True, 120.0, "/scratch", 2 << 30, 0.5, 1 << 20)
-    expected = QueryConf(7, 1 << 20, 100, False, store, True, single_driver=True)
+    expected = QueryConf(
+        7, 1 << 20, 100, False, store, True, single_driver=True, fs_client="hdfs-native", fs_timeout_s=120.0
+    )
     assert QueryConf.from_spark({}, options) == expected
     assert {f"hdfsstore.{name}" for name in NAMES} == options.keys() - {"numRows"}
     confs = {f"spark.{name}": value for name, value in options.items() if name != "numRows"}

@@ -1,0 +1,62 @@
+"""Which credentials botocore takes for the settings of a bucket. Nothing here connects to a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hdfsstore.fs.location import StorageLocation, renew, resolve
+from hdfsstore.fs.s3.bucket import Bucket
+from hdfsstore.fs.s3.client import make_client
+from hdfsstore.fs.s3.s3_files import S3FileManager
+from hdfsstore.fs.s3.settings import S3Settings
+from hdfsstore.fs.secret import Secret
+
+ENDPOINT = "http://127.0.0.1:9"
+
+
+def key_of(settings: S3Settings) -> str | None:
+    found = make_client(settings)._request_signer._credentials
+    return None if found is None else str(found.access_key)
+
+
+def keys_of(bucket: Bucket) -> tuple[str, str]:
+    found = bucket.client()._request_signer._credentials.get_frozen_credentials()
+    return found.access_key, found.secret_key
+
+
+def test_only_the_sources_that_are_named_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines = ["[default]", "aws_access_key_id=DEFAULT", "aws_secret_access_key=x"]
+    lines += ["[me]", "aws_access_key_id=MINE", "aws_secret_access_key=x"]
+    (tmp_path / "credentials").write_text("\n".join(lines))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONMENT")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    file = str(tmp_path / "credentials")
+    assert key_of(S3Settings(endpoint_url=ENDPOINT)) == "ENVIRONMENT"
+    of_files = ("shared-credentials-file", "config-file")
+    assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=of_files)) is None
+    assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=of_files, credentials_file=file)) == "DEFAULT"
+    assert key_of(S3Settings(endpoint_url=ENDPOINT, profile="me", credentials_file=file)) == "MINE"
+    both = (*of_files, "env")
+    assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=both, credentials_file=file)) == "DEFAULT"
+
+
+def test_new_keys_reach_all_who_use_a_bucket() -> None:
+    def location(key: str, token: str) -> StorageLocation:
+        keys = {"access_key": Secret(key), "secret_key": Secret(f"{key}-secret"), "session_token": Secret(token)}
+        return StorageLocation("s3://renewed/cp", S3Settings(endpoint_url=ENDPOINT, **keys))
+
+    renew(location("unused", "0"))  # nobody uses it yet
+    files, path = resolve(location("first", "1"))
+    assert isinstance(files, S3FileManager)
+    assert path == "renewed/cp"
+    assert keys_of(files._bucket) == ("first", "first-secret")
+    client = files._bucket.client()
+    renew(location("first", "1"))
+    assert files._bucket.client() is client
+    renew(location("second", "2"))
+    assert keys_of(files._bucket) == ("second", "second-secret")
+    assert resolve(location("second", "2"))[0] is files
+    assert "second-secret" in files._bucket._secrets
