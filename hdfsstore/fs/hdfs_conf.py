@@ -41,6 +41,14 @@ FOR_CLIENTS: Final = (
     "hadoop.socks.server",
     "ipc.client.",
 )
+# How a connection is made or secured, by classes of Java, which hdfs-native cannot honour; with the value that asks for
+# nothing.
+ONLY_LIBHDFS: Final = {
+    "dfs.data.transfer.saslproperties.resolver.class": (),
+    "dfs.trustedchannel.resolver.class": ("org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver",),
+    "hadoop.rpc.socket.factory.class.default": ("org.apache.hadoop.net.StandardSocketFactory",),
+    "hadoop.security.saslproperties.resolver.class": ("org.apache.hadoop.security.SaslPropertiesResolver",),
+}
 _SECRET = re.compile(r"password|secret", re.IGNORECASE)
 
 
@@ -53,13 +61,20 @@ def hdfs_settings(authority: str, conf: Mapping[str, str], **fields: Any) -> Hdf
         fields: of HdfsSettings.
 
     Raises:
-        UnsupportedSettingError: Hadoop is told to use another client for hdfs:, which may store data otherwise.
+        UnsupportedSettingError: Hadoop is told to use another client for hdfs:, which may store data otherwise, or to
+            secure connections as only a JVM can.
     """
     own = conf.get(_IMPL, "")
     if own and own != _OWN_IMPL:
         raise UnsupportedSettingError(
             f"{_IMPL} is {own}, a client of which nothing is known here", remedy=f"Remove {_IMPL} for this work"
         )
+    for name, harmless in ONLY_LIBHDFS.items():
+        if fields.get("client") != "libhdfs" and conf.get(name, "") not in ("", *harmless):
+            raise UnsupportedSettingError(
+                f"{name} is set, and hdfs-native cannot honour it",
+                remedy="Choose libhdfs: the storage option client, or hdfsstore.fs.client in Spark",
+            )
     for name in conf:
         if name.startswith("fs.hdfs.") and name != _IMPL and name not in _WITHOUT_MEANING:
             warn_of(name, "is not known, and is not looked at")

@@ -11,7 +11,7 @@ from hdfsstore.errors import UnsupportedSettingError
 from hdfsstore.fs import not_honoured
 from hdfsstore.fs.hdfs.native_conf import NATIVE_KEYS
 from hdfsstore.fs.hdfs.settings import HdfsSettings
-from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
+from hdfsstore.fs.hdfs_conf import ONLY_LIBHDFS, hdfs_settings, is_for_clients
 
 HA = {
     "dfs.nameservices": "ns",
@@ -50,6 +50,17 @@ def test_another_client_of_hdfs_is_refused() -> None:
     with pytest.raises(UnsupportedSettingError, match=r"fs\.hdfs\.impl is my\.Encrypting"):
         hdfs_settings("nn:8020", {"fs.hdfs.impl": "my.Encrypting"})
     hdfs_settings("nn:8020", {"fs.hdfs.impl": "org.apache.hadoop.hdfs.DistributedFileSystem"})
+
+
+@pytest.mark.parametrize("name", ONLY_LIBHDFS)
+def test_what_only_a_jvm_can_do_for_a_connection_needs_libhdfs(name: str) -> None:
+    for client in (None, "hdfs-native"):
+        with pytest.raises(UnsupportedSettingError, match=name) as raised:
+            hdfs_settings("nn:8020", {name: "my.Class"}, client=client)
+        assert "libhdfs" in str(raised.value)
+        for harmless in ("", *ONLY_LIBHDFS[name]):
+            hdfs_settings("nn:8020", {name: harmless}, client=client)
+    assert dict(hdfs_settings("nn:8020", {name: "my.Class"}, client="libhdfs").conf) == {name: "my.Class"}
 
 
 def test_unknown_settings_are_warned_of_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
