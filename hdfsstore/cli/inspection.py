@@ -13,6 +13,7 @@ from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 
 ROCKSDB_FOLDERS = ("SSTs", "logs")  # In a partition's folder, beside its versions.
 
@@ -64,10 +65,13 @@ class OperatorReport:
 class Report:
     """The whole report. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
 
+    `client` is what reaches the storage, with its release, where there is a choice (HDFS); else None.
+
     `damaged` has a text for each log whose newest entry is cut off: the error and its remedy.
     """
 
     path: str
+    client: str | None
     query_id: str | None
     provider: str
     committed_batches: list[int]
@@ -81,6 +85,7 @@ class Report:
 
 def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
     """Gathers the report."""
+    fs = checkpoint.file_manager
     batches = checkpoint.batches
     newest = batches[-1] if batches else None
     committed = [batch for batch in batches if batch.committed]
@@ -88,6 +93,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
     watermark = max([batch.next_watermark_ms or batch.watermark_ms for batch in committed[-1:]], default=0)
     return Report(
         checkpoint.path,
+        fs.client_name if isinstance(fs, HdfsFileManager) else None,
         _query_id(checkpoint),
         checkpoint.provider,
         [batch.batch_id for batch in committed],

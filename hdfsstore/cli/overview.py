@@ -36,6 +36,7 @@ def show(report: Report) -> None:
 def _query(report: Report) -> list[tuple[str, str]]:
     pairs = [
         ("checkpoint", report.path),
+        *([("client", report.client)] if report.client else []),
         ("query id", report.query_id or "unknown: the file metadata is missing"),
         ("state store provider", report.provider),
         ("batches committed", _ranges(report.committed_batches)),

@@ -1,0 +1,69 @@
+"""Checkpoints on HDFS: those of real Spark queries, opened in place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import hdfsstore
+from hdfsstore.cli.app import app
+from tests.services.hdfs import Hdfs
+from tests.spark.support.java import use_java
+
+SPARK = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+
+checkpoint, source, default_fs = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", False)
+    .config("spark.sql.shuffle.partitions", 2)
+    .config("spark.hadoop.fs.defaultFS", default_fs)
+    .getOrCreate()
+)
+rows = spark.readStream.schema("k long").option("maxFilesPerTrigger", 1).json("file://" + source)
+counts = rows.groupBy("k").agg(F.count("*").alias("n"))
+writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
+writer.trigger(availableNow=True).start().awaitTermination()
+"""
+KEYS = 10
+
+
+@pytest.fixture
+def environ(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_java(monkeypatch)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("environ")
+def test_a_query_of_spark_on_hdfs_is_opened_in_place(
+    hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for batch in range(3):
+        (source / f"{batch}.json").write_text("".join(json.dumps({"k": key}) + "\n" for key in range(KEYS)))
+    path = "/queries/of-spark"
+    arguments = [path, os.fspath(source), f"hdfs://{hdfs.authority}"]
+    subprocess.run([sys.executable, "-c", SPARK, *arguments], check=True, capture_output=True, timeout=300)
+
+    with_authority = hdfsstore.Checkpoint(f"hdfs://{hdfs.authority}{path}").read_state()
+    monkeypatch.setenv("HADOOP_CONF_DIR", os.fspath(hdfs.conf_dir))
+    by_default = hdfsstore.Checkpoint(f"hdfs://{path}").read_state()
+    for table in (with_authority, by_default):
+        state = {row["key"]["k"]: row["value"]["count"] for row in table.select(["key", "value"]).to_pylist()}
+        assert state == dict.fromkeys(range(KEYS), 3)
+
+    ran = CliRunner().invoke(app, ["inspect", f"hdfs://{path}", "--json"])
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.stdout)
+    assert report["client"].startswith("hdfs-native ")
+    assert sum(part["rows"] for part in report["operators"][0]["stores"][0]["partitions"]) == KEYS
