@@ -34,6 +34,8 @@ _AWS = {
 _AWS_CA_BUNDLE = "AWS_CA_BUNDLE"
 _CLIENT, _TIMEOUT, _USER = "client", "timeout", "user"
 _HADOOP = (DEFAULT_FS, "fs.hdfs.impl")
+# A cluster's settings for its clients have them too.
+_OF_NAMENODES = "dfs.namenode."
 NAMES: Final = (*sorted(_AWS), _AWS_CA_BUNDLE, _CLIENT, _TIMEOUT, _USER)
 
 
@@ -121,7 +123,12 @@ def _is_hadoops(name: str) -> bool:
     if name.startswith(BUCKET_PREFIX) and not is_known(name[len(PREFIX) :]):
         rest = name[len(BUCKET_PREFIX) :]
         return any(is_known(rest[at + 1 :].removeprefix(PREFIX)) for at, letter in enumerate(rest) if letter == ".")
-    return name in _HADOOP or (name.startswith(PREFIX) and is_known(name[len(PREFIX) :])) or is_for_clients(name)
+    return (
+        name in _HADOOP
+        or name.startswith(_OF_NAMENODES)
+        or (name.startswith(PREFIX) and is_known(name[len(PREFIX) :]))
+        or is_for_clients(name)
+    )
 
 
 def _unknown(name: str) -> UnsupportedSettingError:

@@ -27,6 +27,7 @@ def test_each_option_goes_where_it_counts() -> None:
             "fs.s3a.bucket.data.endpoint": "http://own",
             "fs.s3a.bucket.my.data.fs.s3a.secret.key": "own",
             "dfs.replication": 2,
+            "dfs.namenode.http-address.ns.a": "one:9870",
         }
     )
     assert made == Options(
@@ -42,6 +43,7 @@ def test_each_option_goes_where_it_counts() -> None:
             "fs.s3a.bucket.data.endpoint": "http://own",
             "fs.s3a.bucket.my.data.fs.s3a.secret.key": "own",
             "dfs.replication": "2",
+            "dfs.namenode.http-address.ns.a": "one:9870",
         },
         timeout_s=30.0,
         client="hdfs-native",
