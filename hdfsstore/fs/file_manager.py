@@ -114,6 +114,16 @@ class FileManager(Protocol):
             StateStoreError: some could not be deleted. It names one, and says how many they are. All others are gone.
         """
 
+    def abort_unfinished(self, folder: str, grace_ns: int) -> int:
+        """Gives up what writers that are dead have begun below a folder, where a list does not show it as a file.
+
+        Args:
+            grace_ns: what is younger is left alone, by the storage's own clock.
+
+        Returns:
+            How many there were.
+        """
+
     def now_ns(self, folder: str) -> int:
         """The time on the storage's own clock in nanoseconds since 1970, to be compared with a file's mtime_ns.
 

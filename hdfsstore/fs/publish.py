@@ -82,6 +82,15 @@ def remove(fs: FileManager, paths: Iterable[str], names: Collection[str] | None 
                 fs.delete(there)
 
 
+def abort_unfinished(fs: FileManager, folder: str) -> None:
+    """Gives up what writers that are dead have begun below a folder, and what is not listed there as a file.
+
+    Raises:
+        StateStoreError: the filesystem fails.
+    """
+    fs.abort_unfinished(folder, _GRACE_NS)
+
+
 def remove_leftovers(fs: FileManager, folder: str, infos: Iterable[FileInfo]) -> None:
     """Deletes the temporary files that killed writers, of Spark or of this package, have left in a folder.
 

@@ -266,6 +266,11 @@ def test_nothing_is_written_under_a_name_whose_outcome_is_unknown(minio: Minio, 
         files.replace(path, [b"2"])
     assert caught.value.tries == 0
     files.replace(f"{folder}/b", [b"other names are free"])
+    proxy.plan(Fault("hang", "PUT", "uploadId", times=99))
+    with pytest.raises(FileSystemTimeoutError):
+        files.replace(f"{folder}/b", [LARGE])
+    proxy.plan()
+    files.replace(f"{folder}/b", [b"parts alone have no effect"])
     until(lambda: _replaced(files, path))
     proxy.plan(Fault("lose", "PUT", times=99))
     with pytest.raises(FileSystemTimeoutError):

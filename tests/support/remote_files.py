@@ -84,6 +84,9 @@ class RemoteFiles:
         self.requests.request("DELETE", 0.001)
         self._local.delete(paths)
 
+    def abort_unfinished(self, folder: str, grace_ns: int) -> int:
+        return self._local.abort_unfinished(folder, grace_ns)
+
     def now_ns(self, folder: str) -> int:
         return self._local.now_ns(folder)
 

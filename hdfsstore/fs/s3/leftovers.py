@@ -1,19 +1,23 @@
 """Unfinished uploads: what a writer that died, or lost its server, leaves behind. They cost space and are not listed as
 objects.
 
-S3 tells of an upload its key and when it began, and nothing of who began it. So the caller says by the names which ones
-may be its own, and lets some time pass.
+S3 tells of an upload its key and when it began, and nothing of who began it. So an upload is ours by its folder, in
+which only Spark and this package write, and dead by its age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure
 from hdfsstore.fs.s3.multipart import abort_upload
+
+log = logging.getLogger("hdfsstore.fs.s3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +49,20 @@ def unfinished_uploads(bucket: Bucket, prefix: str) -> Iterator[UnfinishedUpload
         arguments["UploadIdMarker"] = page["NextUploadIdMarker"]
 
 
-def abort_leftovers(bucket: Bucket, prefix: str, is_ours: Callable[[str], bool], grace_ns: int) -> int:
+def abort_leftovers(bucket: Bucket, prefix: str, grace_ns: int) -> int:
     """Aborts unfinished uploads below a prefix that began more than the grace period ago.
 
-    Args:
-        is_ours: by the last part of the key's name.
+    Where they may not be listed, none is aborted: a lifecycle rule of the bucket does it.
 
     Returns:
         How many were aborted.
-
-    Raises:
-        StateStoreError: S3 fails.
     """
     aborted = 0
-    for upload in unfinished_uploads(bucket, prefix):
-        if is_ours(upload.key.rpartition("/")[2]) and bucket.now_ns() - upload.began_ns > grace_ns:
-            abort_upload(bucket, upload.key, upload.upload_id)
-            aborted += 1
+    try:
+        for upload in unfinished_uploads(bucket, prefix):
+            if bucket.now_ns() - upload.began_ns > grace_ns:
+                abort_upload(bucket, upload.key, upload.upload_id)
+                aborted += 1
+    except StateStoreError as error:
+        log.info("unfinished uploads are left to the bucket's lifecycle rule: %s", error)
     return aborted

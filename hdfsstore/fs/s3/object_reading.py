@@ -107,13 +107,14 @@ class _Range:
     def _read(self, body: Any) -> None:
         with memoryview(self._buffer) as view:
             while self._filled < len(view):
-                n = body.readinto(view[self._filled : self._filled + _PIECE])
-                if not n:
+                piece = body.read(min(_PIECE, len(view) - self._filled))
+                if not piece:
                     raise S3Failure(
                         f"the answer was cut after {self._filled} of {len(view)} bytes",
                         may_pass=True,
                         remedy="Check the connection to the server",
                     )
-                self._filled += n
-                self._bucket.requests.read(n)
+                view[self._filled : self._filled + len(piece)] = piece
+                self._filled += len(piece)
+                self._bucket.requests.read(len(piece))
                 self._progress.at(self._filled)

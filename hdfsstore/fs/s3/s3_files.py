@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -67,20 +67,11 @@ class S3FileManager:
         """Takes the keys of these settings, which differ in nothing else, for each request from now on."""
         self._bucket.renew(settings)
 
+    def abort_unfinished(self, folder: str, grace_ns: int) -> int:
+        return leftovers.abort_leftovers(self._bucket, f"{self._key(folder)}/", grace_ns)
+
     def now_ns(self, folder: str) -> int:  # noqa: ARG002 - the server has one clock
         return self._bucket.now_ns()
-
-    def abort_leftovers(self, folder: str, is_ours: Callable[[str], bool], grace_ns: int) -> int:
-        """Aborts unfinished uploads of files below a folder.
-
-        Args:
-            is_ours: whether a file of this name may be one that is left behind.
-            grace_ns: younger ones are left alone, by the server's clock.
-
-        Returns:
-            How many were aborted.
-        """
-        return leftovers.abort_leftovers(self._bucket, f"{self._key(folder)}/", is_ours, grace_ns)
 
     def _key(self, path: str) -> str:
         bucket, _, key = path.partition("/")

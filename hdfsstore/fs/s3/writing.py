@@ -15,6 +15,7 @@ import errno
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from hdfsstore.fs.s3.bucket import Bucket
@@ -41,27 +42,35 @@ class Writer:
     def create(self, key: str, content: Iterable[Buffer]) -> None:
         """Raises: FileExistsError: the name is taken."""
         self._unknown.check(key)
-        self._write(key, content, uuid.uuid4().hex, _ABSENT)
+        self._write(key, content, uuid.uuid4().hex, _ABSENT, nullcontext())
 
     def replace(self, key: str, content: Iterable[Buffer]) -> None:
         self._unknown.check(key)
         owner = uuid.uuid4().hex
-        with self._unknown.of((key,), owner):
-            self._write(key, content, owner, {})
+        self._write(key, content, owner, {}, self._unknown.of((key,), owner))
 
     def write_unique(self, key: str, content: Iterable[Buffer]) -> None:
-        self._write(key, content, uuid.uuid4().hex, {})
+        self._write(key, content, uuid.uuid4().hex, {}, nullcontext())
 
-    def _write(self, key: str, content: Iterable[Buffer], owner: str, condition: dict[str, str]) -> None:
+    def _write(
+        self,
+        key: str,
+        content: Iterable[Buffer],
+        owner: str,
+        condition: dict[str, str],
+        last: AbstractContextManager[None],
+    ) -> None:
+        """Makes an object. `last` surrounds the request by which it appears."""
         cut = parts(content)
         first = next(cut)
         second = next(cut, None)
         arguments = {"Metadata": {_OWNER: owner}, **self._bucket.of_writes}
         try:
             if second is None:
-                self._bucket.ask("PUT", "put_object", key, {"Key": key, **arguments, **condition}, body=first)
+                with last:
+                    self._bucket.ask("PUT", "put_object", key, {"Key": key, **arguments, **condition}, body=first)
             else:
-                self._in_parts(key, itertools.chain((first, second), cut), owner, arguments, condition)
+                self._in_parts(key, itertools.chain((first, second), cut), owner, arguments, condition, last)
         except S3Failure as found:
             taken = found.status == 412 or found.code == _NO_UPLOAD
             holder = owner_of(self._bucket, key) if condition and taken else None
@@ -77,11 +86,13 @@ class Writer:
         owner: str,
         arguments: dict[str, Any],
         condition: dict[str, str],
+        last: AbstractContextManager[None],
     ) -> None:
         upload = Upload(self._bucket, key, arguments)
         try:
             upload.send(content)
-            upload.complete(condition)
+            with last:
+                upload.complete(condition)
         except S3Failure as found:
             if found.code != _NO_UPLOAD or owner_of(self._bucket, key) != owner:
                 upload.abort()

@@ -62,7 +62,7 @@ from hdfsstore.errors import (
     StateStoreError,
 )
 from hdfsstore.fs.location import Location, resolve
-from hdfsstore.fs.publish import remove, remove_leftovers
+from hdfsstore.fs.publish import abort_unfinished, remove, remove_leftovers
 from hdfsstore.spark.querylog.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,
@@ -259,6 +259,7 @@ class DriverLog:
             if not self._purged:
                 self._offsets.purge(before)
                 self._commits.purge(before)
+                abort_unfinished(self._fs, self._root)
                 remove_leftovers(self._fs, self._root, self._fs.list_folder(self._root))
                 self._purged = True
             elif before > 0:

@@ -35,7 +35,7 @@ from pyarrow.fs import FileType
 from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind
 from hdfsstore.errors import CorruptFileError
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.publish import remove
+from hdfsstore.fs.publish import abort_unfinished, remove
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.state.metrics import MaintenanceMetrics
 from hdfsstore.state.versions.files import VersionId, file_name
@@ -205,6 +205,8 @@ class Retention:
 
     def _update_names(self, oldest: int, driver_version: VersionId) -> None:
         every = 1 if driver_version[1] is None else max(1, self._keep // _LISTINGS)
+        if self._listed is None:
+            abort_unfinished(self._fs, self.folder)
         if self._listed is None or not 0 <= oldest - self._listed < every:
             self._names = {i.base_name for i in self._fs.list_folder(self.folder) if i.type == FileType.File}
             self._listed = oldest
