@@ -5,7 +5,7 @@ it returns, or fails with what no retry would mend    the caller gets that
 it fails with what may pass, and may be repeated      a pause, and another try, until the deadline
 the deadline is over                                  FileSystemTimeoutError. A call on a thread is abandoned: it
                                                       may still take effect, at any later time
-it overwrites or renames, and was abandoned           nothing more is written under that name until it has ended
+it overwrites, renames or deletes, and was abandoned  nothing more is written under that name until it has ended
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Calls:
 
     @contextmanager
     def writing(self, path: str) -> Iterator[None]:
-        """Surrounds the calls that overwrite a file, or rename another one to its name.
+        """Surrounds the calls that overwrite or delete a file, or rename another one to its name.
 
         Raises:
             FileSystemTimeoutError: an earlier call of such a block was abandoned and has not ended, so it could land
@@ -159,7 +159,8 @@ class Calls:
         """
         if _hanging.holds(self._identity, path):
             raise FileSystemTimeoutError(
-                "an earlier write of this file was given up and may still take effect, so nothing is written there",
+                "an earlier write or deletion of this file was given up and may still take effect, so nothing is "
+                "written or deleted there",
                 path,
                 remedy="Try again when the storage answers, or restart the process",
                 tries=0,

@@ -45,6 +45,8 @@ def test_a_frozen_name_node_is_a_timeout_and_no_hang(hdfs: Hdfs) -> None:
         times_out(lambda: files.list_folder("/frozen"), 2)
         times_out(lambda: files.replace("/frozen/file", [b"late"]), 2)
         times_out(lambda: files.open_file("/frozen/file"), 2)
+        times_out(lambda: files.delete(["/frozen/deleted"]), 2)
+        assert times_out(lambda: files.delete(["/frozen/deleted"]), 2).tries == 0
     finally:
         hdfs.active.process.thaw()
     assert content(manager(hdfs), "/frozen/file") == b"old"

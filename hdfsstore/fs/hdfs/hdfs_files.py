@@ -108,7 +108,8 @@ class HdfsFileManager:
         undeleted = Undeleted()
         for path in paths:
             try:
-                self._untyped_call("delete", path, partial(_delete, path=path))
+                with self._calls.writing(path):  # a deletion that hangs would hit what is written there later
+                    self._untyped_call("delete", path, partial(_delete, path=path))
             except HdfsError as error:  # a timeout ends it: each further file would take as long
                 undeleted.add(path, error)
         undeleted.check()
