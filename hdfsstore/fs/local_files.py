@@ -120,7 +120,8 @@ def _link(temporary: Path, path: Path) -> None:
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
-        raise typed_errors.already_there(str(path)) from None
+        if not _is_same(temporary, path):  # NFS asks again after a lost answer, and then finds its own link
+            raise typed_errors.already_there(str(path)) from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -128,8 +129,16 @@ def _link(temporary: Path, path: Path) -> None:
             if path.exists():
                 raise typed_errors.already_there(str(path)) from None
             temporary.replace(path)
-    else:
-        temporary.unlink()
+        return
+    _try_to_delete(temporary)
+
+
+def _is_same(temporary: Path, path: Path) -> bool:
+    try:
+        return path.samefile(temporary)
+    except OSError as error:
+        log.debug("%s: the file that took the name cannot be looked at: %s", path, error)
+        return False
 
 
 def _renamed_unless_there(temporary: Path, path: Path) -> bool:
@@ -148,7 +157,7 @@ def _renamed_unless_there(temporary: Path, path: Path) -> bool:
 
 
 def _try_to_delete(temporary: Path) -> None:
-    """Cleans up after an error without hiding that error. Maintenance deletes a file that stays."""
+    """Cleans up without an error of its own. Maintenance deletes a file that stays."""
     try:
         temporary.unlink(missing_ok=True)
     except OSError as error:

@@ -315,6 +315,31 @@ def test_racers_without_hard_links(tmp_path: Path) -> None:
     in_child(work)
 
 
+def test_a_lost_answer_to_a_link_is_no_lost_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS sends a request again when its answer is lost. The name is taken then, by the first of the two."""
+    link = Path.hardlink_to
+
+    def linked_twice(path: Path, target: Path) -> None:
+        link(path, target)
+        link(path, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", linked_twice)
+    publish(LOCAL, f"{tmp_path}/f", b"first", overwrite=False)
+    with pytest.raises(FileExistsError):
+        LOCAL.create(f"{tmp_path}/f", [b"second"])
+    assert names(tmp_path) == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"first"
+
+
+def test_what_is_created_is_not_reported_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path), missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", broken)
+    LOCAL.create(f"{tmp_path}/f", [b"content"])
+    assert (tmp_path / "f").read_bytes() == b"content"
+
+
 def test_a_file_in_the_folders_place(place: tuple[FileManager, str, Path]) -> None:
     fs, folder, real = place
     (real / "f").write_bytes(b"")
