@@ -10,8 +10,8 @@
                                                                                           empties the old object first,
                                                                                           and both publish a part
     any other           .<name>.<uuid>.tmp, then a rename             looks first         not promised: the old file is
-                                                                                          set aside for a moment, under
-                                                                                          such a name
+                                                                                          set aside for a moment, as
+                                                                                          .<name>.<uuid>.tmp.old
 
 The content is whole before a stream to an object is opened: an exception within it would publish a part. What lies
 under the name afterwards is looked at, because some renames say nothing when they fail (fsspec's webhdfs), and others
@@ -165,7 +165,7 @@ class ArrowFileManager(ArrowReader):
 
     def _set_aside(self, temporary: str, path: str) -> None:
         """Renames a file over an earlier one, on a filesystem that does so in two steps only."""
-        aside = temporary_path(path)
+        aside = f"{temporary}.old"  # no name that the clean-up of leftovers knows: it may be the only copy
         refused = self._move(path, aside)
         if self._info(path).type != FileType.NotFound:
             raise refused or OSError(f"the rename to {aside} has done nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pyarrow.fs import GcsFileSystem, S3FileSystem
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.arrow_files import ArrowFileManager
 from hdfsstore.fs.file_manager import Promises
+from hdfsstore.fs.publish import remove_leftovers
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from tests.support.fsspec_folder import Folder
 
@@ -142,9 +144,23 @@ def test_an_old_file_that_cannot_come_back_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateStoreError, match="neither could the old one") as caught:
         ArrowFileManager(folder.filesystem).replace("/f", [b"new"])
     (name,) = content(tmp_path)
-    assert TEMPORARY_NAME.fullmatch(name)
+    assert TEMPORARY_NAME.fullmatch(name.removesuffix(".old"))
     assert name in str(caught.value)
     assert content(tmp_path) == {name: b"old"}
+
+
+def test_the_clean_up_leaves_an_old_file_that_a_killed_writer_has_set_aside(tmp_path: Path) -> None:
+    class Killed(Folder):
+        def mv(self, source: str, target: str, overwrite: bool = False, **options: object) -> None:
+            super().mv(source, target, overwrite, **options)
+            raise KeyboardInterrupt
+
+    os.utime(tmp_path / "f", (1, 1))
+    fs = ArrowFileManager(Killed(tmp_path, can_replace=False).filesystem)
+    with pytest.raises(KeyboardInterrupt):
+        fs.replace("/f", [b"new"])
+    remove_leftovers(fs, "/", fs.list_folder("/"))
+    assert list(content(tmp_path).values()) == [b"old"]
 
 
 @pytest.mark.parametrize("protocol", ["s3", "gs", "abfs", "sftp"])
