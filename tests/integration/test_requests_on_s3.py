@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -95,7 +96,8 @@ def test_clean_up_lists_now_and_then_only(root: StateStoreId, proxy: RecordingPr
 def test_a_server_that_is_gone_is_a_typed_error_and_the_store_goes_on_once_it_is_back(
     minio: Minio, tmp_path: object
 ) -> None:
-    with provider(store_id(minio), tmp_path) as opened:
+    quick = replace(store_id(minio), storage_options={**minio.storage_options(), "timeout": 5})
+    with provider(quick, tmp_path) as opened:
         unique_id = commit(opened, 0, None)
         store = opened.get_store(1, unique_id)
         store.put(b"lost", b"with the server")
