@@ -63,9 +63,12 @@ def _hadoopclasses() -> str | None:
     command = _below("HADOOP_HOME", "bin/hadoop") or shutil.which("hadoop")
     if command is None or not Path(command).is_file():
         return None
-    done = subprocess.run(
-        [command, "classpath", "--glob"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS
-    )
+    call = [str(command), "classpath", "--glob"]
+    try:
+        done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning(f"{command} does not say where Hadoop's classes are: {error}")
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 

@@ -27,11 +27,13 @@ class PerProcess:
             return mine.client
 
     def forget(self, client: HdfsClient) -> None:
-        """Has the next call make a new client, if this one has not been replaced already."""
+        """Has the next call make a new client, if this one has not been replaced already.
+
+        It does not wait for another thread that makes a client, which may hang. At worst one more client is made.
+        """
         mine = self._mine
-        with mine.lock:
-            if mine.client is client:
-                mine.client = None
+        if mine.client is client:
+            mine.client = None
 
 
 class _OfOneProcess:

@@ -48,6 +48,16 @@ def test_classes_are_those_of_hadoop_before_those_of_pyspark(tmp_path: Path, mon
     assert os.environ["CLASSPATH"] == "classpath --glob:/opt/hadoop.jar"
 
 
+def test_a_hadoop_that_cannot_be_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    command = tmp_path / "bin" / "hadoop"
+    command.parent.mkdir()
+    command.write_text("no command")
+    monkeypatch.setenv("HADOOP_HOME", str(tmp_path))
+    prepare_environment()
+    assert "hadoop-client-api" in os.environ["CLASSPATH"]
+
+
 def test_classes_of_pyspark_stand_behind_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.setenv("PATH", "/nowhere")
