@@ -89,7 +89,12 @@ class NativeClient:
 
     def open(self, path: str) -> NativeReadableFile:
         with _errors(path):
-            return NativeReadableFile(self._client.read(path), path)
+            file = NativeReadableFile(self._client.read(path), path)
+            # hdfs-native leaves out a last block that no DataNode has reported yet. With
+            # dfs.namenode.file.close.num-committed-allowed a file may be closed before.
+            if file.size != self._client.get_file_info(path).length:
+                raise HdfsError("IncompleteFile", "its last block is not reported yet, or is written", may_pass=True)
+            return file
 
     def create(self, path: str, *, one_replica: bool) -> NativeWritableFile:
         with _errors(path):
