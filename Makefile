@@ -30,7 +30,8 @@ test: setup  ## all tests but those on real servers, also those with a live Spar
 
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)
-	sh tools/with-java.sh $(BIN)/python -m pytest tests/integration
+	sh tools/with-java.sh $(BIN)/python -m pytest -p no:benchmark -n logical --dist worksteal \
+		--places hdfs,minio tests/integration tests/contract
 
 services: setup  ## start HDFS, MinIO and toxiproxy, say how to use them, and end them with Ctrl-C
 	-@$(NEED_GO)

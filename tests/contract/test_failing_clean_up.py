@@ -20,6 +20,8 @@ NOBODY = 65534
 LONG = 600.0  # a bound for what takes a second
 SETTINGS = {"min_deltas_for_snapshot": 2, "min_versions_to_retain": 2}
 
+pytestmark = pytest.mark.local_disk
+
 
 class Heard(logging.Handler):
     """The warnings of this package."""

@@ -16,6 +16,8 @@ from tests.support.remote_files import RemoteFiles
 # The deltas of versions 2 to 5 of 6. Those of versions 1 and 6 tell what the chain is.
 IN_BETWEEN = r"^[2-5](_.*)?\.(delta|changelog)$"
 
+pytestmark = pytest.mark.local_disk
+
 
 @pytest.fixture
 def remote(partition: Partition) -> RemoteFiles:

@@ -108,6 +108,7 @@ def test_a_store_that_is_open_when_its_provider_is_closed_reads_on(provider: Sta
     reader.close()
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("trouble", ["no_folder", "full_disk"])
 def test_a_commit_that_fails_ends_nothing_but_itself(
     provider: StateStoreProvider, partition: Partition, trouble: str
@@ -128,6 +129,7 @@ def test_a_commit_that_fails_ends_nothing_but_itself(
     assert read(provider, two) == read(partition.open("elsewhere", **SCHEMAS), two) == {K: b"3"}
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("trouble", ["no_folder", "full_disk"])
 def test_maintenance_that_fails_is_made_up_for_later(partition: Partition, trouble: str) -> None:
     provider = partition.open(min_deltas_for_snapshot=1)

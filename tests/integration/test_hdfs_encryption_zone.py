@@ -11,9 +11,9 @@ import pytest
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 from hdfsstore.fs.hdfs.settings import HdfsSettings
-from tests.integration.conftest import running
 from tests.integration.hdfs_managers import manager
 from tests.services import java
+from tests.services.fixtures import running
 from tests.services.hdfs import Hdfs
 
 _PROVIDER = "hadoop.security.key.provider.path"
@@ -21,7 +21,7 @@ _PROVIDER = "hadoop.security.key.provider.path"
 
 def with_key(folder: Path, provider: str) -> Hdfs:
     """An HDFS whose NameNode takes its keys from a file."""
-    jars = ":".join(map(str, java.SPARK_JARS.glob("*.jar")))
+    jars = ":".join(map(str, java.spark_jars().glob("*.jar")))
     tool = [java.executable(), "-cp", jars, "org.apache.hadoop.crypto.key.KeyShell"]
     subprocess.run([*tool, "create", "key", "-provider", provider], check=True, capture_output=True)
     return Hdfs(folder / "hdfs", conf={_PROVIDER: provider})

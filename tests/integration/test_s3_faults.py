@@ -21,10 +21,10 @@ from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.s3.open import open_bucket
 from hdfsstore.fs.s3.s3_files import S3FileManager
 from hdfsstore.fs.secret import Secret
-from tests.integration.conftest import running
 from tests.integration.s3_managers import BUCKET, manager, read, settings
 from tests.services import minio as service
 from tests.services.fault_proxy import Fault, FaultProxy
+from tests.services.fixtures import running
 from tests.services.minio import Minio
 
 MB = 1 << 20

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import hdfsstore
-from tests.integration.conftest import BUCKET
 from tests.services import s3a
 from tests.services.hdfs_node import write_xml
 from tests.services.minio import PASSWORD, Minio
 from tests.services.missing import ServiceMissingError
+from tests.services.places import BUCKET
 
 ROOT = Path(__file__).parents[2]
 # What a key looks like in files of Java and Python: as it is, and in UTF-16.

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyspark
-
 from tests.services.missing import ServiceMissingError
 
-_SPARK = Path(pyspark.__file__).parent
-SPARK_JARS = _SPARK / "jars"
 _DOWNLOAD_SECONDS = 600
+
+
+@functools.cache
+def _spark() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ServiceMissingError("The tests on HDFS need PySpark, which has Hadoop's jars")
+    return Path(found.origin).parent
 
 
 def executable() -> str:
@@ -30,9 +36,14 @@ def executable() -> str:
     return found
 
 
+def spark_jars() -> Path:
+    """The folder with PySpark's jars."""
+    return _spark() / "jars"
+
+
 def spark_jar(name: str) -> Path:
     """The jar of PySpark with that name before its version."""
-    (found,) = SPARK_JARS.glob(f"{name}-[0-9]*.jar")
+    (found,) = spark_jars().glob(f"{name}-[0-9]*.jar")
     return found
 
 
@@ -52,14 +63,14 @@ def download(folder: Path, packages: Sequence[str], excludes: Sequence[str]) -> 
     executable()
     ivy = folder / "ivy"
     command = [
-        str(_SPARK / "bin" / "spark-submit"),
+        str(_spark() / "bin" / "spark-submit"),
         *("--master", "local", "--packages", ",".join(packages)),
         *("--conf", f"spark.jars.ivy={ivy}"),
         *("--conf", f"spark.jars.excludes={','.join(excludes)}"),
         # What runs once the packages are there: a main that prints a line.
         *("--class", "org.apache.ivy.Main", "spark-internal", "-version"),
     ]
-    environ = {**os.environ, "SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = {**os.environ, "SPARK_HOME": str(_spark()), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         command,
         env=environ,

@@ -15,6 +15,8 @@ from hdfsstore.state.hdfs.provider import HdfsStateStoreProvider
 from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
 from hdfsstore.state.store_schema import StoreSchema
 from tests.contract.backends import HDFS, Backend
+from tests.services.places import Place
+from tests.support.remote_path import RemotePath
 
 State = dict[bytes, bytes]
 Updates = Mapping[bytes, bytes | None]  # None removes the key
@@ -32,16 +34,27 @@ class Partition:
     Args:
         root: a folder of the test's own.
         backend: of all providers.
+        place: where the store is; by default in `root`.
         conf: of all providers; by default their maintenance is called by hand.
         settings: fields of the conf that are other than there.
     """
 
-    def __init__(self, root: Path, backend: Backend = HDFS, conf: StateStoreConf = BY_HAND, **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        backend: Backend = HDFS,
+        conf: StateStoreConf = BY_HAND,
+        place: Place | None = None,
+        **settings: Any,
+    ) -> None:
         self.root = root
         self.backend = backend
         self.conf = dataclasses.replace(conf, **settings)
-        self.store_id = StateStoreId(f"file://{root}/state", operator_id=0, partition_id=3)
-        self.folder = root / "state" / self.store_id.relative_folder
+        local = place is None or place.uri.startswith("file:")
+        uri, options = (f"file://{root}", {}) if place is None or local else (place.uri, place.storage_options)
+        self.store_id = StateStoreId(f"{uri}/state", operator_id=0, partition_id=3, storage_options=options or None)
+        state = root if place is None or local else RemotePath(place.files, place.path)
+        self.folder: Any = state / "state" / self.store_id.relative_folder
         self._opened: list[StateStoreProvider] = []
 
     def open(self, host: str = "host", *, shared_across_workers: bool = False, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
 from tests.services.missing import ServiceMissingError
+from tests.services.places import BUCKET, Place, on_hdfs, on_local_disk, on_minio
 from tests.services.toxiproxy import Toxiproxy
 
 
@@ -21,7 +23,6 @@ class Service(Protocol):
     def stop(self) -> None: ...
 
 
-BUCKET = "checkpoints"
 S = TypeVar("S", bound=Service)
 
 
@@ -68,3 +69,14 @@ def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
     """A running toxiproxy: `with toxiproxy.before(minio.port) as proxy, proxy.toxic("latency", latency=20): ...`."""
     with running(lambda: Toxiproxy(tmp_path_factory.mktemp("toxiproxy"))) as server:
         yield server
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A folder of the test's own: on a local disk, or where its parameter says."""
+    name = getattr(request, "param", "local")
+    if name == "local":
+        return on_local_disk(tmp_path)
+    if name == "hdfs":
+        return on_hdfs(request.getfixturevalue("hdfs"))
+    return on_minio(request.getfixturevalue("minio"))

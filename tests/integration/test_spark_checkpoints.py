@@ -1,0 +1,167 @@
+"""A real Spark query has its checkpoint on HDFS or S3; it is opened in place, our store writes there, Spark goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import hdfsstore
+from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
+from hdfsstore.checkpoint.offset_log import encode_offset_log, read_offset_log
+from hdfsstore.fs.publish import publish
+from tests.services import s3a
+from tests.services.hdfs import Hdfs
+from tests.services.minio import Minio
+from tests.services.places import Place, on_hdfs, on_minio
+from tests.spark.support.java import use_java
+from tests.support.rows import counted
+
+PARTITIONS = 2
+USERS = 50
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs, minio: Minio) -> Iterator[SparkSession]:
+    """A session with Hadoop's settings of both storages."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        "spark.jars": ",".join(map(str, s3a.jars())),
+        "spark.hadoop.dfs.replication": hdfs.client_conf["dfs.replication"],
+        **{f"spark.hadoop.{name}": value for name, value in minio.storage_options().items()},
+    }
+    with pytest.MonkeyPatch.context() as environ:
+        use_java(environ)
+        environ.setenv("PYSPARK_PYTHON", sys.executable)
+        environ.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        environ.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.master("local[2]").appName("hdfsstore tests")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
+
+
+@pytest.fixture(params=["hdfs", "minio"])
+def remote(request: pytest.FixtureRequest, hdfs: Hdfs, minio: Minio) -> Place:
+    return on_hdfs(hdfs) if request.param == "hdfs" else on_minio(minio)
+
+
+def add_input(folder: Path, number: int) -> None:
+    """A file in which each user has one event."""
+    folder.mkdir(exist_ok=True)
+    lines = (json.dumps({"user": f"user {user}", "amount": user + number}) for user in range(USERS))
+    (folder / f"{number}.json").write_text("\n".join(lines))
+
+
+def run(spark: SparkSession, place: Place, folder: Path) -> dict[str, tuple[int, int]]:
+    """Runs the query over the input that is new. Returns what it put out: user -> (events, amount)."""
+    rows: dict[str, tuple[int, int]] = {}
+
+    def sink(batch: DataFrame, _: int) -> None:
+        rows.update({row.user: (row.n, row.total) for row in batch.collect()})
+
+    events = spark.readStream.schema("user string, amount long").option("maxFilesPerTrigger", 1).json(folder.as_uri())
+    totals = events.groupBy("user").agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
+    writer = totals.writeStream.foreachBatch(sink).outputMode("update").option("checkpointLocation", place.uri)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return rows
+
+
+def sparks_rows(spark: SparkSession, place: Place) -> pa.Table:
+    return spark.read.format("statestore").load(place.uri).select("key", "value", "partition_id").toArrow()
+
+
+def ours(place: Place) -> pa.Table:
+    checkpoint = hdfsstore.Checkpoint(place.uri, storage_options=place.storage_options)
+    return checkpoint.read_state().select(["key", "value", "partition_id"])
+
+
+def command(place: Place, folder: Path) -> list[dict[str, object]]:
+    """The rows of `hdfsstore read`, as a user runs it."""
+    file = folder / "options"
+    file.touch(0o600)
+    file.write_text("".join(f"{name}={value}\n" for name, value in place.storage_options.items()))
+    program = [sys.executable, "-m", "hdfsstore.cli", "read", place.uri, "--option-file", str(file), "--json"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_checkpoint_is_read_in_place(spark: SparkSession, remote: Place, tmp_path: Path) -> None:
+    for number in range(3):
+        add_input(tmp_path / "input", number)
+    run(spark, remote, tmp_path / "input")
+    rows = ours(remote)
+    assert rows.num_rows == USERS
+    assert counted(rows) == counted(sparks_rows(spark, remote))
+    assert len(command(remote, tmp_path)) == USERS
+    checkpoint = hdfsstore.Checkpoint(remote.uri, storage_options=remote.storage_options)
+    assert [batch.batch_id for batch in checkpoint.batches] == [0, 1, 2]
+    assert not checkpoint.damaged
+
+
+def test_our_store_writes_there_and_spark_goes_on(spark: SparkSession, remote: Place, tmp_path: Path) -> None:
+    for number in range(2):
+        add_input(tmp_path / "input", number)
+    run(spark, remote, tmp_path / "input")
+    users = users_in(ours(remote))
+    batch_id = add_batch(remote, tmp_path / "local")
+    rows = ours(remote)
+    assert counted(rows) == counted(sparks_rows(spark, remote))
+    (gone,) = users - users_in(rows)
+    for number in (2, 3):
+        add_input(tmp_path / "input", number)
+    after = run(spark, remote, tmp_path / "input")
+    assert hdfsstore.Checkpoint(remote.uri, storage_options=remote.storage_options).latest_batch_id == batch_id + 2
+    # The events of the user that our batch removed are counted anew.
+    assert {user: n for user, (n, _) in after.items()} == {user: 2 if user == gone else 4 for user in users}
+    assert counted(ours(remote)) == counted(sparks_rows(spark, remote))
+
+
+def users_in(rows: pa.Table) -> set[str]:
+    return {key["user"] for key in rows["key"].to_pylist()}
+
+
+def add_batch(place: Place, local_dir: Path) -> int:
+    """Our store writes a batch that removes one user. Returns its number."""
+    checkpoint = hdfsstore.Checkpoint(place.uri, storage_options=place.storage_options)
+    last = checkpoint.latest_batch_id
+    rows = checkpoint.read_state()
+    schemas = {f"{part}_schema": pa.schema(list(rows.schema.field(part).type)) for part in ("key", "value")}
+    conf = hdfsstore.StateStoreConf(checkpoint_format_version=1, local_dir=str(local_dir), maintenance_interval=0)
+    for partition_id in range(PARTITIONS):
+        store_id = hdfsstore.StateStoreId(f"{place.uri}/state", 0, partition_id, storage_options=place.storage_options)
+        with hdfsstore.open_provider(store_id, conf=conf, **schemas) as provider:
+            store = provider.get_store(last + 1)
+            if partition_id == 0:
+                key, _ = next(store.iterator())
+                store.remove(key)
+            store.commit()
+    fs, root = place.files, place.path
+    offsets = read_offset_log(fs, f"{root}/offsets/{last}")
+    offsets = replace(offsets, timestamp_ms=offsets.timestamp_ms + 1000)
+    publish(fs, f"{root}/offsets/{last + 1}", encode_offset_log(offsets), overwrite=False)
+    commit = read_commit_log(fs, f"{root}/commits/{last}")
+    publish(fs, f"{root}/commits/{last + 1}", encode_commit_log(commit), overwrite=False)
+    return last + 1
