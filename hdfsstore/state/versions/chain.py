@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import TypeVar
 
 from hdfsstore.codecs import records
@@ -138,8 +138,9 @@ class LineageFiles(VersionFiles):
 
     def close(self) -> None:
         """Closes the files that were opened to find the chain and that nobody asked for."""
-        while self._opened:
-            self._opened.popitem()[1].close()
+        with suppress(KeyError):  # not `while self._opened`: a read that was given up may take the last one
+            while True:
+                self._opened.popitem()[1].close()
 
     def _open(self, version_id: VersionId, kind: FileKind) -> Input:
         source = self._opened.pop((version_id, kind), None)
@@ -164,10 +165,15 @@ class LineageFiles(VersionFiles):
 
     def _lineage(self, version_id: VersionId) -> list[LineageItem]:
         path = self.path(version_id, "delta")
-        source = self._opened[version_id, "delta"] = self._open(version_id, "delta")
-        reader = open_reader(self._format.compression_codec, source, path=path)
-        lineage, _ = read_header(reader, path, version_id[0])
-        source.rewind()
+        with ExitStack() as failed:
+            source = self._open(version_id, "delta")
+            failed.callback(source.close)
+            reader = open_reader(self._format.compression_codec, source, path=path)
+            lineage, _ = read_header(reader, path, version_id[0])
+            source.rewind()
+            failed.pop_all()
+        # Not before: a read of an older chain that was given up may still be under way, and take it.
+        self._opened[version_id, "delta"] = source
         return lineage
 
     def _check_header(self, reader: Reader, version_id: VersionId) -> int:

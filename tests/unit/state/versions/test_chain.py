@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdfsstore.codecs import records
-from hdfsstore.codecs.lineage import LineageItem
+from hdfsstore.codecs.lineage import LineageItem, Reader, read_header
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs.local_files import LocalFileManager
@@ -322,3 +322,21 @@ def test_a_long_chain_needs_few_file_descriptors(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
             os.close(descriptor)
+
+
+def test_a_read_that_was_given_up_takes_no_file_in_which_a_chain_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a damaged snapshot a delta of the former chain may still be read beside the search for an older one."""
+    write_deltas(tmp_path, 4)
+    files = LineageFiles(LOCAL, str(tmp_path), FORMAT, (4, unique_id(4)))
+
+    def beside(reader: Reader, path: str, version: int) -> tuple[list[LineageItem], int]:
+        given_up = files.open((4, unique_id(4)), "delta")
+        given_up.readinto(bytearray(1 << 16))
+        given_up.close()
+        return read_header(reader, path, version)
+
+    monkeypatch.setattr("hdfsstore.state.versions.chain.read_header", beside)
+    assert [version for version, _ in files.chain().deltas] == [1, 2, 3, 4]
+    files.close()
