@@ -61,9 +61,9 @@ def other_checkpoint(checkpoint: Path, folder: Path) -> Path:
 class MortalLog(DriverLog):
     """A DriverLog that lets the driver die between its steps."""
 
-    def __init__(self, checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(checkpoint, *args, **kwargs)
-        self._step = next((watch for path, watch in watched.items() if str(checkpoint).endswith(path)), lambda *_: None)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._step = next((watch for path, watch in watched.items() if self._checkpoint == path), lambda *_: None)
         self._batch_id = -1
 
     def begin(self, batch_id: int) -> Start:
