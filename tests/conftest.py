@@ -1,5 +1,8 @@
 """Settings that all tests share."""
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--places", default="local", help="where tests of the stores have their files: local, hdfs, minio (with commas)"
     )
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises a KeyboardInterrupt, also in a job that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

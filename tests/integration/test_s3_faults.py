@@ -184,6 +184,7 @@ def test_an_upload_that_fails_is_aborted_and_leaves_the_old_file(
     assert read(files, f"{folder}/a") == SMALL
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_upload_is_aborted(files: S3FileManager, proxy: FaultProxy, folder: str) -> None:
     main = threading.main_thread().ident
     assert main is not None

@@ -338,6 +338,7 @@ def test_no_thread_is_an_error(make: Callable[..., Calls], monkeypatch: pytest.M
         make().call("read", "/f", Server().answer, repeatable=True, on_thread=True)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_wait(make: Callable[..., Calls], server: Server) -> None:
     calls = make()
     main = threading.get_ident()

@@ -253,6 +253,7 @@ def test_without_a_further_thread_the_reader_asks_itself(monkeypatch: pytest.Mon
     assert read_all(Storage().open()) == CONTENT
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_wait() -> None:
     storage = Storage()
     reader = storage.open()
