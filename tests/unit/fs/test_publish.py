@@ -407,6 +407,7 @@ def test_leftovers_are_deleted_a_day_later_by_the_storages_clock(tmp_path: Path)
     assert names(tmp_path) == sorted({*before} - {*left, others[1]})
 
 
+@pytest.mark.thorough
 def test_a_million_names_are_deleted_in_pages(tmp_path: Path) -> None:
     class Counting(LocalFileManager):
         pages: ClassVar[Counter[int]] = Counter()
