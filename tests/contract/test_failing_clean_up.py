@@ -78,6 +78,7 @@ def public() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("number", range(len(VARIANTS)), ids=map(str, VARIANTS))
 def test_batches_go_on_where_nothing_can_be_deleted(public: Path, number: int) -> None:

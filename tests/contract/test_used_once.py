@@ -129,6 +129,7 @@ def test_a_commit_that_fails_ends_nothing_but_itself(
     assert read(provider, two) == read(partition.open("elsewhere", **SCHEMAS), two) == {K: b"3"}
 
 
+@pytest.mark.thorough
 @pytest.mark.local_disk
 @pytest.mark.parametrize("trouble", ["no_folder", "full_disk"])
 def test_maintenance_that_fails_is_made_up_for_later(partition: Partition, trouble: str) -> None:

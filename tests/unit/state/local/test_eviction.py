@@ -228,6 +228,7 @@ def test_leftovers_of_killed_builders_are_removed_and_of_living_ones_not(
         assert files(local_dir) == set()
 
 
+@pytest.mark.thorough
 def test_stores_that_open_while_others_clean_have_their_folder(local_dir: Path) -> None:
     code = """
         for i in range(150):

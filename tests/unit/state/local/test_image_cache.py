@@ -228,6 +228,7 @@ def test_a_waiting_loser_takes_over_from_a_killed_builder(
     assert files(local_dir) == {f"1_{ID}.image"}
 
 
+@pytest.mark.thorough
 def test_of_many_builders_one_writes_and_the_others_map_its_file(local_dir: Path, images: StoreImages) -> None:
     code = """
         with store(sys.argv[1]) as images:
