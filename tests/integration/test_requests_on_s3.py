@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,18 +10,12 @@ import pytest
 import hdfsstore
 from hdfsstore import StateStoreId
 from hdfsstore.state.protocols import StateStoreProvider
+from tests.services.fault_proxy import FaultProxy
 from tests.services.minio import Minio
-from tests.services.recording_proxy import RecordingProxy
 
 
 @pytest.fixture
-def proxy(minio: Minio) -> Iterator[RecordingProxy]:
-    with RecordingProxy(minio.port) as running:
-        yield running
-
-
-@pytest.fixture
-def root(minio: Minio, proxy: RecordingProxy) -> StateStoreId:
+def root(minio: Minio, proxy: FaultProxy) -> StateStoreId:
     return store_id(minio, proxy.port)
 
 
@@ -50,7 +43,7 @@ def lists(requests: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [r for r in requests if r[0] == "GET" and ("list-type" in r[1] or "prefix=" in r[1])]
 
 
-def test_a_commit_is_one_put(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_a_commit_is_one_put(root: StateStoreId, proxy: FaultProxy, tmp_path: object) -> None:
     with provider(root, tmp_path) as opened:
         unique_id = commit(opened, 0, None)
         for version in range(1, 4):
@@ -61,7 +54,7 @@ def test_a_commit_is_one_put(root: StateStoreId, proxy: RecordingProxy, tmp_path
             assert f"{version + 1}_{unique_id}.delta" in requests[0][1]
 
 
-def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: FaultProxy, tmp_path: object) -> None:
     unique_id = None
     with provider(root, tmp_path, min_deltas_for_snapshot=2) as opened:
         for version in range(5):
@@ -78,7 +71,7 @@ def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: Rec
         assert any(".snapshot" in target for _, target in requests), requests
 
 
-def test_clean_up_lists_now_and_then_only(root: StateStoreId, proxy: RecordingProxy, tmp_path: object) -> None:
+def test_clean_up_lists_now_and_then_only(root: StateStoreId, proxy: FaultProxy, tmp_path: object) -> None:
     """Retention of a store with many versions lists its folder now and then, not at every run."""
     unique_id = None
     listed = 0

@@ -33,12 +33,6 @@ LARGE = b"large" * (12 * MB // 5)
 
 
 @pytest.fixture
-def proxy(minio: Minio) -> Iterator[FaultProxy]:
-    with FaultProxy(minio.port) as running:
-        yield running
-
-
-@pytest.fixture
 def files(proxy: FaultProxy) -> S3FileManager:
     return manager(proxy.port, request_timeout_s=1)
 

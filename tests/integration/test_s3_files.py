@@ -28,12 +28,6 @@ MB = 1 << 20
 
 
 @pytest.fixture
-def proxy(minio: Minio) -> Iterator[FaultProxy]:
-    with FaultProxy(minio.port) as running:
-        yield running
-
-
-@pytest.fixture
 def files(proxy: FaultProxy) -> S3FileManager:
     return manager(proxy.port)
 

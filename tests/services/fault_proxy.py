@@ -1,15 +1,17 @@
-"""A proxy in front of an HTTP server that understands requests, and does to some of them what a test says."""
+"""A proxy in front of an HTTP server that writes down the requests, and does to some of them what a test says."""
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
-from tests.services.recording_proxy import _body, _head, _shut
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
 Kind = Literal["answer", "reset", "lose", "cut", "hang", "delay"]
 
@@ -146,6 +148,39 @@ class FaultProxy:
         return None
 
 
+def _head(source: BinaryIO) -> bytes:
+    """A request's lines up to the empty one; nothing where the client has hung up."""
+    head = b""
+    while line := source.readline():
+        head += line
+        if line == b"\r\n":
+            return head
+    return b""
+
+
+def _body(head: bytes, source: BinaryIO) -> Iterator[bytes]:
+    if _CHUNKED.search(head):
+        size = -1
+        while size:
+            line = source.readline()
+            if not line:
+                return
+            size = int(line.split(b";")[0], 16)
+            yield line
+            if size:
+                yield source.read(size + 2)
+        yield _head(source)  # trailers
+        return
+    length = _LENGTH.search(head)
+    left = int(length[1]) if length else 0
+    while left:
+        piece = source.read(min(left, 1 << 16))
+        if not piece:
+            return
+        left -= len(piece)
+        yield piece
+
+
 def _answer(source: BinaryIO, method: str) -> tuple[bytes, bytes]:
     head = _head(source)
     if not head:
@@ -166,3 +201,10 @@ def _reset(client: socket.socket) -> None:
     """Closes with a RST instead of a FIN."""
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
+
+
+def _shut(each: socket.socket) -> None:
+    try:
+        each.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it is already
+        return

@@ -49,7 +49,6 @@ def test_classes_are_those_of_hadoop_before_those_of_pyspark(tmp_path: Path, mon
 
 
 def test_a_hadoop_that_cannot_be_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")
     command = tmp_path / "bin" / "hadoop"
     command.parent.mkdir()
     command.write_text("no command")
@@ -59,7 +58,6 @@ def test_a_hadoop_that_cannot_be_run_is_passed_over(tmp_path: Path, monkeypatch:
 
 
 def test_classes_of_pyspark_stand_behind_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     prepare_environment()
