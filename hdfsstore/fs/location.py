@@ -15,6 +15,7 @@ from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs import clients
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.fsspec_uris import fsspec_place
 from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.hdfs_conf import hdfs_settings
@@ -26,6 +27,8 @@ from hdfsstore.fs.storage_options import StorageOptions, parse_options
 from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place, scheme_of
 
 _LOCAL = {"local", "file"}
+# What pyarrow says of a URI whose scheme it does not know.
+_UNKNOWN_TO_ARROW = "Unrecognized filesystem type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ def resolve(location: Location, storage_options: StorageOptions | None = None) -
     """Returns what has the files of a location, and the path on it.
 
     Args:
-        location: a URI (of file, hdfs, s3 or s3a, or one that pyarrow.fs.FileSystem.from_uri opens), a local path, or
-            (pyarrow.fs.FileSystem, path).
+        location: a URI (of file, hdfs, s3 or s3a, or one that pyarrow.fs.FileSystem.from_uri or fsspec opens), a local
+            path, or (pyarrow.fs.FileSystem, path).
         storage_options: how the storage of a URI is reached (docs/storage.md). What they leave out, the files in
             HADOOP_CONF_DIR and AWS's environment variables say.
 
@@ -136,12 +139,15 @@ def _open(location: StorageLocation) -> tuple[FileManager, str]:
         return _of_pair(*FileSystem.from_uri(uri))
     except (OSError, ValueError, pa.ArrowException) as error:
         why = scrubbed(str(error), uri)
-    # Not raised in the handler: the error there has the whole URI in its text.
+    # Not in the handler: the error there has the whole URI in its text.
+    place = fsspec_place(uri, scheme_of(uri) or "") if _UNKNOWN_TO_ARROW in why else None
+    if place is not None:
+        return clients.shared(place.key, lambda: ArrowFileManager(place.connect())), _trimmed(place.path)
     raise StateStoreError(
         f"pyarrow cannot open this URI: {why}",
         shown(uri),
-        remedy="Give a URI of file, hdfs, s3 or s3a, or one that pyarrow.fs.FileSystem.from_uri knows (gs, abfs), "
-        "or a pair (pyarrow.fs.FileSystem, path)",
+        remedy="Give a URI of file, hdfs, s3 or s3a, one that pyarrow.fs.FileSystem.from_uri knows (gs, abfs), "
+        "one that an installed fsspec knows, or a pair (pyarrow.fs.FileSystem, path)",
     )
 
 

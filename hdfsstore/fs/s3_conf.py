@@ -32,7 +32,7 @@ from hdfsstore.fs.s3_keys import (
 from hdfsstore.fs.secret import Secret
 
 # Which of them are set decides which credentials are taken, so those of one origin are never mixed with others.
-_CREDENTIALS: Final = frozenset(
+CREDENTIALS: Final = frozenset(
     f"{PREFIX}{name}"
     for name in (
         "access.key",
@@ -98,16 +98,16 @@ def s3_settings(
         StateStoreError: the value of a setting makes no sense.
     """
     own, chosen = of_bucket(conf, bucket), of_bucket(options or {}, bucket)
-    has_credentials = not _CREDENTIALS.isdisjoint(chosen)
+    has_credentials = not CREDENTIALS.isdisjoint(chosen)
     if has_credentials:
-        own = {name: value for name, value in own.items() if name not in _CREDENTIALS}
+        own = {name: value for name, value in own.items() if name not in CREDENTIALS}
     own |= chosen
     _check(own, conf, secrets_resolved=secrets_resolved)
     if not has_credentials and not secrets_resolved:
         _refuse_stores_of_keys(own, conf)
     return s3.S3Settings(
         **_place(own, environment),
-        **credentials(own),
+        **credentials(own, environment),
         **_proxy(own),
         **_encryption(own),
         **_objects(own),

@@ -2,6 +2,7 @@
 
 s3a asks one provider after the other, and takes the first that has credentials. Keys that are set are found here. What
 a provider finds in the environment, in a file or at the instance's own service is left to botocore, which renews it.
+Keys that are set win over providers of files and services that are named before them: nobody asks these first.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _ANONYMOUS = {
     "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider",
 }
 _ENVIRONMENT = ("env",)
+_KEYS_OF_ENVIRONMENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _INSTANCE = ("container-role", "iam-role")
 _PROFILE = ("shared-credentials-file", "config-file")
 _WEB_IDENTITY = ("assume-role-with-web-identity",)
@@ -56,16 +58,18 @@ OF_THE_MACHINE: Final = frozenset(_INSTANCE + _WEB_IDENTITY)
 CLASSES: Final = tuple(sorted({*_SOURCES, *_ANONYMOUS, _SIMPLE, _TEMPORARY, _ASSUMED_ROLE}))
 
 
-def credentials(conf: Mapping[str, str]) -> dict[str, Any]:
+def credentials(conf: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
     """The fields of S3Settings that say which credentials are taken.
 
     Args:
         conf: the settings of s3a for the bucket.
+        environment: may have keys too.
 
     Raises:
         UnsupportedSettingError: a class is not known.
         StateStoreError: only classes are named that have nothing here, or a setting is missing.
     """
+    in_environment = all(environment.get(name) for name in _KEYS_OF_ENVIRONMENT)
     classes = _classes(conf, PROVIDERS)
     if _ASSUMED_ROLE in classes:
         if len(classes) > 1:
@@ -75,8 +79,8 @@ def credentials(conf: Mapping[str, str]) -> dict[str, Any]:
         base = _classes(conf, _ROLE_PROVIDERS)
         if _ASSUMED_ROLE in base:
             raise senseless(_ROLE_PROVIDERS, "a role cannot be assumed with itself")
-        return {**_first(conf, base, _ROLE_PROVIDERS), "assumed_role": _role(conf)}
-    return _first(conf, classes, PROVIDERS)
+        return {**_first(conf, base, _ROLE_PROVIDERS, in_environment), "assumed_role": _role(conf)}
+    return _first(conf, classes, PROVIDERS, in_environment)
 
 
 def is_own_of_each_machine(found: Mapping[str, Any]) -> bool:
@@ -92,7 +96,7 @@ def _classes(conf: Mapping[str, str], name: str) -> list[str]:
     return [mapping.get(each, each) for each in names(conf, name)]
 
 
-def _first(conf: Mapping[str, str], classes: list[str], name: str) -> dict[str, Any]:
+def _first(conf: Mapping[str, str], classes: list[str], name: str, in_environment: bool) -> dict[str, Any]:
     access_key, secret_key = conf.get(f"{PREFIX}access.key"), conf.get(f"{PREFIX}secret.key")
     token = conf.get(f"{PREFIX}session.token")
     unknown = [each for each in classes if each not in CLASSES]
@@ -104,13 +108,18 @@ def _first(conf: Mapping[str, str], classes: list[str], name: str) -> dict[str, 
     if bool(access_key) != bool(secret_key):
         missing = "secret.key" if access_key else "access.key"
         raise StateStoreError(f"{PREFIX}{missing} is not set, and its counterpart is", remedy="Set both or none")
-    if access_key and secret_key:
+    first_of_keys = next((each for each in classes if each in (_SIMPLE, _TEMPORARY) or _asks_environment(each)), "")
+    if access_key and secret_key and not (in_environment and _asks_environment(first_of_keys)):
         keys = {"access_key": Secret(access_key), "secret_key": Secret(secret_key)}
         if token and (not classes or _TEMPORARY in classes):
             return {**keys, "session_token": Secret(token)}
         if not classes or _SIMPLE in classes:
             return keys
     return _without_keys(conf, classes, name)
+
+
+def _asks_environment(name: str) -> bool:
+    return name in _SOURCES and _SOURCES[name] in ((), _ENVIRONMENT)
 
 
 def _without_keys(conf: Mapping[str, str], classes: list[str], name: str) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class S3Settings:
     request_timeout_s: float = 30.0
     """Between two blocks of one answer. At most a quarter of timeout_s is taken."""
     max_connections: int = 32
+    scope: str = ""
+    """Parts clients that have all else in common but their secrets: two sessions of Spark with keys of their own."""
 
     def identity(self, bucket: str) -> str:
         """`s3://host[:port]/bucket`: equal for two settings that lead to the same objects."""

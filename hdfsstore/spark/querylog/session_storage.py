@@ -2,17 +2,23 @@
 
 Hadoop's own code says what a property is worth, and s3a's which keys it uses: its providers, the stores of keys that
 only a JVM can read (JCEKS), and assumed roles. Where each machine has a role of its own, no keys travel.
+
+Hadoop keeps one filesystem of a bucket for all sessions of a JVM, with the credentials of the first one. A session with
+others gets a filesystem of its own here, and its tasks get clients of their own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
@@ -22,9 +28,9 @@ from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH
 from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 from hdfsstore.fs.location import StorageLocation, renew
 from hdfsstore.fs.s3.settings import S3Settings
-from hdfsstore.fs.s3_conf import of_bucket, s3_settings, secret_names
+from hdfsstore.fs.s3_conf import CREDENTIALS, of_bucket, s3_settings, secret_names
 from hdfsstore.fs.s3_credentials import credentials, is_own_of_each_machine
-from hdfsstore.fs.s3_keys import PREFIX, PROVIDER_PATH
+from hdfsstore.fs.s3_keys import HONOURED, PREFIX, PROVIDER_PATH
 from hdfsstore.fs.secret import Secret
 from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place
 
@@ -33,11 +39,23 @@ _DEFAULTS = "-default.xml"
 _S3_PREFIXES = tuple(f"fs.{scheme}." for scheme in S3_SCHEMES)
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PURPOSE = "hdfsstore"
+# Without it nobody could try out keys on a digest of them.
+_SALT = secrets.token_bytes(32)
 _PROPERTIES = {
     "access_key": f"{PREFIX}access.key",
     "secret_key": f"{PREFIX}secret.key",
     "session_token": f"{PREFIX}session.token",
 }
+# What decides which credentials s3a has.
+_OF_CREDENTIALS = (
+    *CREDENTIALS,
+    *(f"{PREFIX}{name}" for name in HONOURED if name.startswith("assumed.role.")),
+    f"{PREFIX}{PROVIDER_PATH}",
+    CREDENTIAL_PROVIDER_PATH,
+)
+# Those that not all sessions share, by JVM and scope.
+_filesystems: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+_filesystems_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +151,33 @@ def _s3_storage(
     conf = _set_properties(spark, hadoop_conf, lambda name: name.startswith(_S3_PREFIXES))
     conf |= _secrets(spark, hadoop_conf, conf, bucket)
     own = of_bucket(conf, bucket)
+    scope = hashlib.blake2b(repr(sorted(own.items())).encode(), key=_SALT, digest_size=16).hexdigest()
     try:
-        found: Mapping[str, Any] | None = credentials(own)
+        found: Mapping[str, Any] | None = credentials(own, {})
     except StateStoreError:
         found = None  # a class that only the JVM has
     is_local = found is not None and (not found or is_own_of_each_machine(found))
     if is_local or filesystem.getClass().getName() != _S3A:
-        settings = s3_settings(bucket, conf, secrets_resolved=True, environment={}, timeout_s=timeout_s)
+        settings = s3_settings(bucket, conf, secrets_resolved=True, environment={}, timeout_s=timeout_s, scope=scope)
         return SessionStorage(StorageLocation(uri, settings))
+    filesystem = _own_filesystem(spark, filesystem, hadoop_conf, bucket, scope)
     keys = {_PROPERTIES[name]: key.reveal() for name, key in _keys(filesystem, uri).items() if key is not None}
-    settings = s3_settings(bucket, conf, keys, secrets_resolved=True, environment={}, timeout_s=timeout_s)
+    settings = s3_settings(bucket, conf, keys, secrets_resolved=True, environment={}, timeout_s=timeout_s, scope=scope)
     return SessionStorage(StorageLocation(uri, settings), filesystem)
+
+
+def _own_filesystem(spark: SparkSession, shared: Any, hadoop_conf: Any, bucket: str, scope: str) -> Any:
+    """A filesystem with the credentials of this configuration: the one that all sessions share, if it has these."""
+    jvm: Any = spark._jvm
+    asked = jvm.org.apache.hadoop.fs.s3a.S3AUtils.propagateBucketOptions(hadoop_conf, bucket)
+    with _unlogged():
+        if all(shared.getConf().getTrimmed(name) == asked.getTrimmed(name) for name in _OF_CREDENTIALS):
+            return shared
+    with _filesystems_lock:
+        known = _filesystems.setdefault(jvm, {})
+        if scope not in known:
+            known[scope] = jvm.org.apache.hadoop.fs.FileSystem.newInstance(shared.getUri(), hadoop_conf)
+        return known[scope]
 
 
 def _secrets(spark: SparkSession, hadoop_conf: Any, conf: Mapping[str, str], bucket: str) -> dict[str, str]:

@@ -164,6 +164,17 @@ def test_the_first_provider_with_credentials_counts(
     assert s3_settings("data", {**conf, **named}, environment={}) == S3Settings(**expected)
 
 
+@pytest.mark.parametrize("first", ["EnvironmentVariableCredentialsProvider", "DefaultCredentialsProvider"])
+def test_keys_of_the_environment_win_where_they_are_named_first(first: str) -> None:
+    simple = f"{HADOOP}.SimpleAWSCredentialsProvider"
+    conf = {**KEYS, "fs.s3a.aws.credentials.provider": f"{SDK}.{first},{simple}"}
+    environment = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    assert s3_settings("data", conf, environment=environment).access_key is None
+    assert s3_settings("data", conf, environment={"AWS_ACCESS_KEY_ID": "a"}) == S3Settings(**OWN_KEYS)
+    later = {**conf, "fs.s3a.aws.credentials.provider": f"{simple},{SDK}.{first}"}
+    assert s3_settings("data", later, environment=environment) == S3Settings(**OWN_KEYS)
+
+
 def test_an_assumed_role_with_its_own_providers() -> None:
     made = of(
         {
