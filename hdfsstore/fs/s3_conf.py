@@ -105,11 +105,12 @@ def s3_settings(
     _check(own, conf, secrets_resolved=secrets_resolved)
     if not has_credentials and not secrets_resolved:
         _refuse_stores_of_keys(own, conf)
+    place = _place(own, environment)
     return s3.S3Settings(
-        **_place(own, environment),
+        **place,
         **credentials(own, environment),
         **_proxy(own),
-        **_encryption(own),
+        **_encryption(own, place),
         **_objects(own),
         **_times(own),
         **{name: value for name, value in fields.items() if value is not None},
@@ -221,7 +222,7 @@ def _proxy(own: Mapping[str, str]) -> dict[str, Any]:
     return {"proxy_url": Secret(f"{'https' if is_secure else 'http'}://{login}{host}:{at}")}
 
 
-def _encryption(own: Mapping[str, str]) -> dict[str, Any]:
+def _encryption(own: Mapping[str, str], place: Mapping[str, Any]) -> dict[str, Any]:
     name, key_name = f"{PREFIX}encryption.algorithm", f"{PREFIX}encryption.key"
     algorithm, key = own.get(name, ""), own.get(key_name, "")
     context = pairs(own, f"{PREFIX}encryption.context")
@@ -239,6 +240,11 @@ def _encryption(own: Mapping[str, str]) -> dict[str, Any]:
             remedy=f"It can be one of {', '.join(each.value for each in s3.Encryption)}: the server encrypts then",
         )
     if kind is s3.Encryption.SSE_C:
+        if (place["endpoint_url"] or "").lower().startswith("http:"):
+            raise UnsupportedSettingError(
+                f"{name} is {kind.value}, and the endpoint has no TLS, so that anybody on the way could read the key",
+                remedy="Give an endpoint with https:",
+            )
         return {"encryption": kind, "customer_key": Secret(_customer_key(key_name, key))}
     if kind is s3.Encryption.SSE_S3:
         if key:

@@ -51,6 +51,13 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 
 
 @pytest.fixture(scope="session")
+def secure_minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """A running MinIO that speaks TLS alone, and can encrypt. It has no bucket."""
+    with running(lambda: Minio(tmp_path_factory.mktemp("secure-minio"), secure=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """A running HDFS with one NameNode."""
     with running(lambda: Hdfs(tmp_path_factory.mktemp("hdfs"))) as server:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -11,12 +13,14 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 from tests.services import go
+from tests.services.certificates import CA, make_certificates
 from tests.services.ports import free_port
 from tests.services.process import ServerProcess
 
 MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 USER = "hdfsstore"
 PASSWORD = "hdfsstore-secret"
+KMS_KEY = "key-of-the-tests"
 _START_SECONDS = 120
 
 
@@ -28,13 +32,23 @@ def executable() -> Path:
 
 
 class Minio:
-    """A running server with its data in `folder`; `stop` and `start` again keep data and port."""
+    """A running server with its data in `folder`; `stop` and `start` again keep data and port.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        secure: it speaks TLS alone, and can encrypt, also with KMS_KEY.
+
+    Attributes:
+        ca_file: the certificates to trust; None: it speaks no TLS.
+    """
+
+    def __init__(self, folder: Path, *, secure: bool = False) -> None:
         self._executable = executable()
         self._folder = folder
         self.data = folder / "data"
         self.port = free_port()
+        self.ca_file = folder / "certificates" / CA if secure else None
+        if self.ca_file is not None:
+            make_certificates(self.ca_file.parent)
         self._process: ServerProcess | None = None
 
     @property
@@ -54,7 +68,11 @@ class Minio:
             "MINIO_UPDATE": "off",
             "MINIO_CI_CD": "1",
         }
-        command = [self._executable, "server", "--quiet", "--address", f"127.0.0.1:{self.port}", self.data]
+        command: list[str | Path] = [self._executable, "server", "--quiet", "--address", f"127.0.0.1:{self.port}"]
+        if self.ca_file is not None:
+            environ["MINIO_KMS_SECRET_KEY"] = f"{KMS_KEY}:{base64.b64encode(bytes(32)).decode()}"
+            command += ["--certs-dir", str(self.ca_file.parent)]
+        command.append(self.data)
         self._process = ServerProcess(command, log=self._folder / "minio.log", environ=environ)
         end = time.monotonic() + _START_SECONDS
         while not self._ready():
@@ -70,7 +88,7 @@ class Minio:
 
     def endpoint(self, port: int | None = None) -> str:
         """Its URL, through another port (a proxy's) where one is given."""
-        return f"http://127.0.0.1:{port or self.port}"
+        return f"{'http' if self.ca_file is None else 'https'}://127.0.0.1:{port or self.port}"
 
     def uri(self, path: str, port: int | None = None) -> str:
         """The URI of bucket/path, through another port (a proxy's) where one is given."""
@@ -94,8 +112,9 @@ class Minio:
         }
 
     def _ready(self) -> bool:
+        trust = ssl.create_default_context(cafile=self.ca_file)
         try:
-            with urllib.request.urlopen(f"{self.endpoint()}/minio/health/cluster", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.endpoint()}/minio/health/cluster", timeout=2, context=trust) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

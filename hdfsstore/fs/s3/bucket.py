@@ -28,7 +28,7 @@ class Bucket:
 
     Attributes:
         of_writes: the arguments of each request that makes an object.
-        of_objects: the arguments of each request that reads an object, or sends a part of one.
+        of_objects: the arguments of each request that reads an object, or makes one of parts.
         of_all: the arguments of each request.
     """
 

@@ -134,7 +134,8 @@ def _failure(error: Exception) -> S3Failure | None:
         remedy = "Give an access key and a secret key, a profile or a role, or ask for no credentials (anonymous)"
         return S3Failure(str(error), remedy=remedy)
     if isinstance(error, SSLError) and any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
-        return S3Failure(str(error), remedy="Give the file of the certificates that the server's is signed with")
+        remedy = "Give the file of the certificates that the server's is signed with (aws_ca_bundle, AWS_CA_BUNDLE)"
+        return S3Failure(str(error), remedy=remedy)
     if isinstance(error, (ConnectionError, HTTPClientError, IncompleteReadError)):
         return S3Failure(
             str(error), may_pass=not _is_unknown_host(error), remedy="Check that the server can be reached"

@@ -103,7 +103,7 @@ class Upload:
                 "Key": self._key,
                 "UploadId": self._id,
                 "MultipartUpload": {"Parts": self._sent},
-                **self._bucket.of_all,
+                **self._bucket.of_objects,
                 **arguments,
             },
         )
