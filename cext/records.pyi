@@ -4,12 +4,22 @@ from typing_extensions import Buffer
 class RecordParser:
     consumed: int
     ended: bool
-    def __init__(self, *, row_checksums: bool, tombstones: bool, max_record_bytes: int) -> None: ...
+    def __init__(
+        self,
+        *,
+        row_checksums: bool,
+        tombstones: bool,
+        max_record_bytes: int,
+        value_checksums: bool = True,
+        typed: bool = False,
+    ) -> None: ...
     def parse(self, chunk: Buffer, size: int) -> int: ...
     @property
     def keys(self) -> pa.Buffer: ...
     @property
     def values(self) -> pa.Buffer: ...
+    @property
+    def kinds(self) -> pa.Buffer | None: ...
 
 def encode_records(
     keys: pa.BinaryArray | pa.LargeBinaryArray,

@@ -9,6 +9,8 @@ With row checksums (StateStoreRowChecksum of Spark) a CRC-32C lies in front of t
     tombstone  key = int32 LE CRC-32C(key) | key
 
 Value sizes that are no multiple of 8 (Spark before 2.3 left 4 stray bytes behind) are left to the row codec.
+
+records/typed.pxi has the records with types, of a RocksDB's changelogs.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
@@ -27,6 +29,7 @@ from hdfsstore.errors import CorruptFileError, SizeLimitError
 
 cdef enum Fault:
     OK = 0
+    BAD_TYPE
     BAD_KEY_SIZE
     BAD_VALUE_SIZE
     TOMBSTONE_IN_SNAPSHOT
@@ -40,31 +43,46 @@ cdef class RecordParser:
     """Parses records chunk by chunk into spans: pairs of native int32 (offset in the chunk, size), -1 = tombstone.
 
     Args:
-        row_checksums: whether the rows carry checksums; they are verified.
+        row_checksums: whether the rows carry checksums; they are verified and left out of the spans.
+        value_checksums: False: values keep theirs, unverified, and only those of tombstones and ranges are looked at.
+        typed: whether each record begins with its type.
         tombstones: whether a record may be a tombstone (deltas), or not (snapshots).
         max_record_bytes: a key or value that declares more than this is refused.
     """
 
     cdef int32_t* key_spans
     cdef int32_t* value_spans
+    cdef uint8_t* record_kinds  # NULL without types
     cdef Py_ssize_t capacity, count
     cdef readonly Py_ssize_t consumed
     cdef readonly bint ended
-    cdef bint row_checksums, tombstones, busy
+    cdef bint row_checksums, value_checksums, typed, tombstones, busy
     cdef int32_t max_record_bytes
 
-    def __cinit__(self, *, bint row_checksums, bint tombstones, Py_ssize_t max_record_bytes):
+    def __cinit__(
+        self,
+        *,
+        bint row_checksums,
+        bint tombstones,
+        Py_ssize_t max_record_bytes,
+        bint value_checksums=True,
+        bint typed=False,
+    ):
         self.row_checksums = row_checksums
+        self.value_checksums = value_checksums
+        self.typed = typed
         self.tombstones = tombstones
         self.max_record_bytes = <int32_t> min(max_record_bytes, INT32_MAX - 16)
 
     def __dealloc__(self):
         free(self.key_spans)
         free(self.value_spans)
+        free(self.record_kinds)
 
     cdef bint grow(self) noexcept nogil:
         cdef Py_ssize_t capacity = max(self.capacity * 2, 1024)
         cdef int32_t* grown = <int32_t*> realloc(self.key_spans, capacity * 8)
+        cdef uint8_t* kinds
         if grown == NULL:
             return False
         self.key_spans = grown
@@ -72,14 +90,20 @@ cdef class RecordParser:
         if grown == NULL:
             return False
         self.value_spans = grown
+        if self.typed:
+            kinds = <uint8_t*> realloc(self.record_kinds, capacity)
+            if kinds == NULL:
+                return False
+            self.record_kinds = kinds
         self.capacity = capacity
         return True
 
     def parse(self, const uint8_t[::1] chunk not None, Py_ssize_t size):
         """Parses the complete records in the first `size` bytes of `chunk` and returns how many there are.
 
-        Afterwards `consumed` is where the next record starts (behind the end mark when `ended`), and `keys` and
-        `values` hold the spans until the next call. A record that goes on behind `size` is left for the next chunk.
+        Afterwards `consumed` is where the next record starts (behind the end mark when `ended`), and `keys`, `values`
+        and `kinds` tell of the records until the next call. A record that goes on behind `size` is left for the next
+        chunk.
 
         Raises:
             CorruptFileError: sizes or checksums are wrong, or a record is larger than max_record_bytes; `offset` counts
@@ -98,7 +122,7 @@ cdef class RecordParser:
         fault = OK
         if size:
             with nogil:
-                fault = self.scan(&chunk[0], size)
+                fault = scan_typed(self, &chunk[0], size) if self.typed else self.scan(&chunk[0], size)
         self.busy = False
         if fault == OUT_OF_MEMORY:
             raise MemoryError
@@ -151,7 +175,7 @@ cdef class RecordParser:
                 at = <Py_ssize_t> value_offset + value_size
                 if at > size:
                     return OK
-                if self.row_checksums:
+                if self.row_checksums and self.value_checksums:
                     if value_size < 4:
                         return TOO_SHORT_FOR_CHECKSUM
                     value_offset += 4
@@ -198,7 +222,11 @@ cdef class RecordParser:
 
     cdef object fail(self, Fault fault, const uint8_t* data):
         cdef Py_ssize_t at = self.consumed
-        cdef int32_t key_size = <int32_t> load_be32(data + at), value_size
+        cdef Py_ssize_t key_at = at + self.typed
+        cdef int32_t key_size, value_size
+        if fault == BAD_TYPE:
+            raise CorruptFileError(f"a record is of the unknown type 0x{data[at]:02x}", offset=at)
+        key_size = <int32_t> load_be32(data + key_at)
         if fault == BAD_KEY_SIZE:
             raise CorruptFileError(f"a record declares a key of {key_size} bytes", offset=at)
         if fault == RECORD_TOO_LARGE and key_size > self.max_record_bytes:
@@ -207,7 +235,7 @@ cdef class RecordParser:
                 offset=at,
                 remedy="The file is damaged; only if the store really holds such a key, raise max_record_bytes",
             )
-        value_size = <int32_t> load_be32(data + at + 4 + key_size)
+        value_size = <int32_t> load_be32(data + key_at + 4 + key_size)
         if fault == RECORD_TOO_LARGE:
             raise CorruptFileError(
                 f"a record declares a value of {value_size} bytes, more than the {self.max_record_bytes} allowed",
@@ -231,6 +259,17 @@ cdef class RecordParser:
     def values(self):
         """Spans of the values of the last `parse` (a pyarrow.Buffer that is valid until the next one)."""
         return pa.foreign_buffer(<size_t> self.value_spans, self.count * 8, self)
+
+    @property
+    def kinds(self):
+        """The records' types as RocksDB numbers them, one byte each, likewise; None without types.
+
+        0 deletion, 1 value, 2 merge, 15 deletion of the keys from the record's key to its value.
+        """
+        return pa.foreign_buffer(<size_t> self.record_kinds, self.count, self) if self.typed else None
+
+
+include "records/typed.pxi"
 
 
 def encode_records(keys not None, values not None, *, bint row_checksums=False):

@@ -1,13 +1,21 @@
-"""Reads and writes the header of a delta in checkpoint format version 2, with its lineage. Decompressed:
+"""Reads and writes the header of a delta or changelog (StateStoreChangelog.scala). Decompressed:
 
-    int16 BE length | "v3"           Java's writeUTF: the layout of the records after it: that of records.py
+    int16 BE length | layout         Java's writeUTF, see below; v1 is without
     int16 BE length | lineage        JSON, ASCII, at most 65,535 bytes:
                                      [{"version":1,"checkpointUniqueId":"<id>"},
                                       {"version":2,"checkpointUniqueId":"<id>"}] without the line break
 
-The lineage has each version once, from the last snapshot that the writer knew or assumed to the version before the
-file's own. It is [] if the file builds on no version with an id. The header is Spark's changelog format v3
-(StateStoreChangelog.scala).
+    layout   unique id, lineage   records
+    v1       no                   without types: cext/records.pyx
+    v2       no                   with types: cext/records/typed.pxi
+    v3       yes                  without types
+    v4       yes                  with types
+
+Deltas are v1 or v3. The lineage has each version once, from the last snapshot that the writer knew or assumed to the
+version before the file's own. It is [] if the file builds on no version with an id.
+
+The size of a first key of v1 can look like a layout: 161,329 (0x00027631) like "v1", 161,330 like "v2". Spark takes a
+file for v1 if the text is no number after a v (SPARK-51922, SPARK-52553).
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from hdfsstore.codecs.records import Start
 from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedVersionError
 
 MAX_LINEAGE_BYTES = 0xFFFF
@@ -24,7 +33,11 @@ MAX_LINEAGE_BYTES = 0xFFFF
 UNIQUE_ID = re.compile(r"[0-9A-Za-z-]+")
 
 _LAYOUT = "v3"
-_VERSION = re.compile(r"v\d+")
+_WITH_IDS = {"v3": False, "v4": True}
+_WITHOUT_IDS = {"v1": False, "v2": True}
+_VERSION = re.compile(r"v[+-]?\d+")
+# The longest text that is read for a layout without a unique id.
+_MAX_LAYOUT = 8
 _DECOMPRESSED = "(offset counted in the decompressed bytes)"
 _REMEDY = "The file is damaged: restore it, or read a version that does not need it"
 
@@ -77,16 +90,17 @@ def encode_header(lineage: Sequence[LineageItem]) -> bytes:
     return _utf(_LAYOUT.encode()) + _utf(text)
 
 
-def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageItem], int]:
-    """Reads the header of a version's delta, and no byte after it.
+def read_header(reader: Reader, path: str, version: int, *, typed: bool = False) -> tuple[list[LineageItem], Start]:
+    """Reads the header of a version's delta with a unique id, and no byte after it.
 
     Args:
         reader: the decompressed file, at its start.
         path: the file's name in errors.
         version: the file's version; the lineage must end at the version before it.
+        typed: whether the records may have types.
 
     Returns:
-        The lineage, and the size of the header in bytes.
+        The lineage, and where the records begin.
 
     Raises:
         CorruptFileError: there is no such header, or the lineage contradicts itself.
@@ -94,10 +108,12 @@ def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageIt
     """
     layout = _read_utf(reader, path, 0)
     name = layout.decode("ascii", "replace")
-    if name != _LAYOUT:
+    known = [each for each, has_types in _WITH_IDS.items() if typed or not has_types]
+    if name not in known:
+        listed = " or ".join(map(repr, known))
         if _VERSION.fullmatch(name):
-            raise UnsupportedVersionError(f"the delta has layout {name}, this release reads {_LAYOUT}", path, 0)
-        raise CorruptFileError(f"a delta with a unique id has to begin with {_LAYOUT!r}", path, 0, _REMEDY)
+            raise UnsupportedVersionError(f"the delta has layout {name!r}, this release reads {listed}", path, 0)
+        raise CorruptFileError(f"a delta with a unique id has to begin with {listed}", path, 0, _REMEDY)
     start = 2 + len(layout)
     text = _read_utf(reader, path, start)
     try:
@@ -110,7 +126,28 @@ def read_header(reader: Reader, path: str, version: int) -> tuple[list[LineageIt
     if [item.version for item in lineage] != list(range(version - len(lineage), version)):
         versions = ", ".join(str(item.version) for item in lineage[:20])
         raise _bad(f"the lineage of version {version} names the versions {versions}", path, start)
-    return lineage, start + 2 + len(text)
+    return lineage, Start(start + 2 + len(text), _WITH_IDS[name])
+
+
+def read_start(reader: Reader, path: str) -> Start:
+    """Reads the layout of a changelog without a unique id, which v1 does not have.
+
+    Raises:
+        UnsupportedVersionError: the records are in another layout.
+    """
+    head = _read_up_to(reader, 2)
+    size = int.from_bytes(head, "big")
+    if len(head) < 2 or not 2 <= size <= _MAX_LAYOUT:
+        return Start(rest=head)
+    text = _read_up_to(reader, size)
+    name = text.decode("ascii", "replace")
+    if not _VERSION.fullmatch(name) or abs(int(name[1:])) > 0x7FFF or int(name[1:]) == 1:
+        return Start(rest=head + text)
+    if name not in _WITHOUT_IDS:
+        raise UnsupportedVersionError(
+            f"the changelog has layout {name}, this release reads v1 and v2 without a unique id", path, 0
+        )
+    return Start(len(head) + len(text), _WITHOUT_IDS[name])
 
 
 def _item(fields: object) -> LineageItem:
@@ -137,14 +174,19 @@ def _read_utf(reader: Reader, path: str, start: int) -> bytes:
 
 
 def _read(reader: Reader, size: int, path: str, start: int) -> bytes:
+    data = _read_up_to(reader, size)
+    if len(data) < size:
+        raise _bad("the file ends in its header", path, start + len(data))
+    return data
+
+
+def _read_up_to(reader: Reader, size: int) -> bytes:
+    """The next bytes; less at the end of the file."""
     data = memoryview(bytearray(size))
     filled = 0
-    while filled < size:
-        n = reader.readinto(data[filled:])
-        if not n:
-            raise _bad("the file ends in its header", path, start + filled)
+    while filled < size and (n := reader.readinto(data[filled:])):
         filled += n
-    return bytes(data)
+    return bytes(data[:filled])
 
 
 def _bad(problem: str, path: str, offset: int) -> CorruptFileError:

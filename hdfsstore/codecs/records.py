@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -46,12 +46,32 @@ class RecordFormat:
         row_checksums: whether rows carry checksums (spark.sql.streaming.stateStore.rowChecksum.enabled).
         max_record_bytes: a key or value that declares more bytes than this is refused.
         extensions: the extensions of the files' names.
+        value_checksums: False: those of values are not verified, and stay in front of them, as in a RocksDB.
+        typed: whether the records of a delta may have types (Spark's changelogs v2 and v4).
+        checksum_files: whether files with unique ids may have checksum files beside them, as Spark's have.
     """
 
     compression_codec: str = "lz4"
     row_checksums: bool = False
     max_record_bytes: int = MAX_RECORD_BYTES
     extensions: Extensions = DELTA_FILES
+    value_checksums: bool = True
+    typed: bool = False
+    checksum_files: bool = False
+
+
+class Start(NamedTuple):
+    """The begin of a decompressed file.
+
+    Attributes:
+        size: of the header, in bytes.
+        typed: whether the records after it have types.
+        rest: the bytes of records that were read with it.
+    """
+
+    size: int = 0
+    typed: bool = False
+    rest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,8 @@ class RecordChunk:
         path: the file of the records.
         position: the offset of `data` in the file's decompressed bytes.
         last: the end mark follows these records, so the buffers are not overwritten.
+        kinds: the type of each record, one byte each, as RocksDB numbers them (cext/records/typed.pxi); None: the
+            records have no types.
     """
 
     data: memoryview
@@ -72,14 +94,19 @@ class RecordChunk:
     path: str
     position: int
     last: bool = False
+    kinds: pa.Buffer | None = None
 
     def __len__(self) -> int:
         return int(self.keys.size) // 8
 
     def first(self, count: int) -> RecordChunk:
         """The first `count` records."""
-        return RecordChunk(
-            self.data, self.keys.slice(0, 8 * count), self.values.slice(0, 8 * count), self.path, self.position
+        return replace(
+            self,
+            keys=self.keys.slice(0, 8 * count),
+            values=self.values.slice(0, 8 * count),
+            last=False,
+            kinds=None if self.kinds is None else self.kinds.slice(0, count),
         )
 
     def copy(self) -> RecordChunk:
@@ -87,7 +114,8 @@ class RecordChunk:
         spans = [memoryview(spans).cast("i") for spans in (self.keys, self.values)]
         end = max((int(s[-2]) + max(int(s[-1]), 0) for s in spans if len(s)), default=0)
         keys, values = (pa.py_buffer(bytes(spans)) for spans in (self.keys, self.values))
-        return RecordChunk(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True)
+        kinds = None if self.kinds is None else pa.py_buffer(bytes(memoryview(self.kinds)))
+        return RecordChunk(memoryview(bytes(self.data[:end])), keys, values, self.path, self.position, True, kinds)
 
     def locate(self, error: StateStoreError) -> StateStoreError:
         """The same error, with the offset in the file instead of the offset in `data`."""
@@ -106,33 +134,37 @@ def read_chunks(
     file_format: RecordFormat,
     kind: FileKind,
     path: str,
-    read_header: Callable[[Reader], int] | None = None,
+    read_start: Callable[[Reader], Start] | None = None,
 ) -> Iterator[RecordChunk]:
     """Yields all records of a file, in chunks of about CHUNK_BYTES (more only for a record that is larger).
 
     Args:
-        read_header: reads a header before the records, and returns its size in bytes.
+        read_start: reads a header before the records.
 
     Raises:
         CorruptFileError: the file is damaged or ends before its end mark.
         StateStoreError: a record is larger than the format allows.
     """
     reader = open_reader(file_format.compression_codec, raw, path=path)
-    position = 0 if read_header is None else read_header(reader)
+    start = Start() if read_start is None else read_start(reader)
+    position = start.size
     parser = RecordParser(
         row_checksums=file_format.row_checksums,
         tombstones=kind == "delta",
         max_record_bytes=file_format.max_record_bytes,
+        value_checksums=file_format.value_checksums,
+        typed=start.typed,
     )
     # There is room for whole blocks beside the rest of the last chunk, so no block is decoded elsewhere and copied.
     chunk = memoryview(bytearray(CHUNK_BYTES + CHUNK_BYTES // 256))
-    filled = 0
+    filled = len(start.rest)
+    chunk[:filled] = start.rest
     while True:
         read = reader.readinto(chunk[filled : filled + CHUNK_BYTES])
         filled += read
         count = _parse(parser, chunk, filled, path, position)
         if count:
-            yield RecordChunk(chunk, parser.keys, parser.values, path, position, parser.ended)
+            yield RecordChunk(chunk, parser.keys, parser.values, path, position, parser.ended, parser.kinds)
         consumed = parser.consumed
         if parser.ended:
             return

@@ -51,7 +51,7 @@ def read_file(fs: FileManager, path: str, siblings: Collection[str] | None = Non
     for tries in itertools.count(1):
         try:
             with open_input(fs, path, siblings) as source:
-                return _read_whole(source)
+                return read_whole(source)
         except FileChangedError:
             if tries == _TRIES:
                 raise
@@ -143,14 +143,15 @@ def _checksum_files_of(fs: FileManager, path: str, siblings: Collection[str] | N
         checksum_path = folder + slash + checksum_name
         try:
             with closing(fs.open_file(checksum_path)) as file:
-                content = _read_whole(file)
+                content = read_whole(file)
         except FileNotFoundError:  # deleted, with its file, since the folder was listed
             continue
         found.append((check, checksum_path, content))
     return found
 
 
-def _read_whole(file: Input | OpenFile) -> bytes:
+def read_whole(file: Input | OpenFile) -> bytes:
+    """The rest of an open file."""
     content = bytearray()
     block = bytearray(_BLOCK)
     while n := file.readinto(block):

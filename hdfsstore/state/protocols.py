@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -173,19 +173,32 @@ class StateStoreProvider(Protocol):
     ) -> None: ...
 
 
+class KeyRange(NamedTuple):
+    """Stored keys in their order as unsigned bytes, from `first` to `end` without the latter; None: no bound."""
+
+    first: bytes | None = None
+    end: bytes | None = None
+
+
+ALL_KEYS = KeyRange()
+
+
 class PartitionReader(Protocol):
     """Reads versions of one partition from the files of a store, which need not be open."""
 
-    def load(self, version: int, convert: Callable[[RecordChunk], T]) -> list[T]:
+    def load(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> list[T]:
         """The state at `version`, each key once, as `convert` of one chunk of records after the other.
+
+        Args:
+            keys: the keys that are needed. Where files are not sorted, all others come, too.
 
         Raises:
             BatchNotAvailableError, MissingFileError: the files that make up the version are not there.
             CorruptFileError: they are damaged.
         """
 
-    def stream(self, version: int, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
-        """The same in bounded memory. Each file is checked before its first record is yielded."""
+    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
+        """The same in bounded memory. No record comes from a file, or a block with a checksum, before it is checked."""
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """Every update and removal of `versions`, in their order, as `convert` of a version and its chunks."""

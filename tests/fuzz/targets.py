@@ -21,10 +21,11 @@ from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
-from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
-from hdfsstore.codecs.records import FileKind, RecordFormat, read_chunks
+from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header, read_start
+from hdfsstore.codecs.records import FileKind, RecordFormat, Start, read_chunks
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
+from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, encode_typed
 from tests.support.maps import image_of, with_right_checksums
 
 DATA = Path(__file__).parents[1] / "data"
@@ -98,6 +99,26 @@ class Records(Target):
         return answer
 
 
+class Changelogs(Target):
+    """Changelogs without a unique id, whose records have types or not; the compression around them is whole."""
+
+    def inputs(self) -> list[Input]:
+        typed = [(kind, b"key %d" % kind, None if kind == DELETE else b"value") for kind in (PUT, DELETE, MERGE)]
+        return [
+            Input("", b"\0\2v2" + encode_typed([*typed, (DELETE_RANGE, b"a", b"b")])),
+            Input("", b"\0\2v2" + encode_typed([])),
+            Input("", _records(3, checksums=False, tombstones=True)),
+        ]
+
+    def read(self, _: str, data: bytes) -> object:
+        answer: list[object] = []
+        raw = io.BytesIO(compress("lz4", data))
+        for chunk in read_chunks(raw, RecordFormat(), "delta", PATH, lambda reader: read_start(reader, PATH)):
+            answer.append(None if chunk.kinds is None else chunk.kinds.to_pybytes())
+            answer += _slices(chunk.data, chunk.keys) + _slices(chunk.data, chunk.values)
+        return answer
+
+
 class Lineages(Target):
     """Deltas with a unique id: the lineage in front of the records; the compression around them is whole."""
 
@@ -111,10 +132,10 @@ class Lineages(Target):
     def read(self, _: str, data: bytes) -> object:
         answer: list[object] = []
 
-        def header(reader: Reader) -> int:
-            lineage, size = read_header(reader, PATH, self.VERSION)
+        def header(reader: Reader) -> Start:
+            lineage, start = read_header(reader, PATH, self.VERSION)
             answer.extend(lineage)
-            return size
+            return start
 
         for chunk in read_chunks(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
             answer += _slices(chunk.data, chunk.keys)
@@ -301,6 +322,7 @@ def _slices(data: memoryview, spans: pa.Buffer) -> list[bytes | None]:
 TARGETS: dict[str, Callable[[], Target]] = {
     **{codec: lambda codec=codec: Codec(codec) for codec in CODECS},
     "records": lambda: Records(row_checksums=False),
+    "changelogs": Changelogs,
     "checked_records": lambda: Records(row_checksums=True),
     "lineages": Lineages,
     "rows": Rows,

@@ -9,7 +9,7 @@ from functools import partial
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
-from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
+from hdfsstore.codecs.records import RecordChunk, RecordFormat, Start, read_chunks
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import open_input
@@ -88,11 +88,11 @@ class StoreReader(VersionReader):
         path = self.path(version_id, "delta")
         lineage: tuple[VersionId, ...] = ()
 
-        def header(reader: Reader) -> int:
+        def header(reader: Reader) -> Start:
             nonlocal lineage
-            items, size = read_header(reader, path, version_id[0])
+            items, start = read_header(reader, path, version_id[0])
             lineage = tuple(items)
-            return size
+            return start
 
         with_id = version_id[1] is not None
         # Files with ids are only ours, and have no checksum files.

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial
-from itertools import groupby
-from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from hdfsstore.codecs.records import RecordChunk, RecordFormat
-from hdfsstore.errors import BatchNotAvailableError
-from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.in_order import in_order
-from hdfsstore.fs.reading import Input
+from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.state.base.partition_reader import BasePartitionReader, Opened
 from hdfsstore.state.hdfs.newest_records import NewestRecords
-from hdfsstore.state.versions.chain import (
-    LineageFiles,
-    ListedFiles,
-    VersionFiles,
-    read_version,
-    warn_of_empty,
-    with_listing,
-)
-from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.versions.chain import VersionFiles
+from hdfsstore.state.versions.files import Chain, VersionId
 
 T = TypeVar("T")
-Opened: TypeAlias = tuple[VersionId, Input]
 
 
-class HdfsPartitionReader:
-    """hdfsstore.state.protocols.PartitionReader on deltas and snapshots.
+class HdfsPartitionReader(BasePartitionReader):
+    """hdfsstore.state.protocols.PartitionReader on deltas and snapshots."""
 
-    Args:
-        fs: the filesystem of the checkpoint.
-        folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
-        file_format: how the store's files are written.
-        unique_ids: of the versions that were written with one.
-    """
-
-    def __init__(
+    def load(
         self,
-        fs: FileManager,
-        folder: str,
-        file_format: RecordFormat,
-        unique_ids: Mapping[int, str] = MappingProxyType({}),
-    ) -> None:
-        self._fs = fs
-        self._folder = folder
-        self._format = file_format
-        self._unique_ids = unique_ids
-
-    def load(self, version: int, convert: Callable[[RecordChunk], T]) -> list[T]:
+        version: int,
+        convert: Callable[[RecordChunk], T],
+        keys: KeyRange = ALL_KEYS,  # noqa: ARG002 - files are not sorted
+    ) -> list[T]:
         """The state at `version`, each key once, as the protocol says.
 
         A damaged snapshot is passed over with a warning, where an older one and the deltas after it are there.
@@ -70,7 +43,12 @@ class HdfsPartitionReader:
 
         return self._read(version, read)
 
-    def stream(self, version: int, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
+    def stream(
+        self,
+        version: int,
+        convert: Callable[[RecordChunk], T],
+        keys: KeyRange = ALL_KEYS,  # noqa: ARG002 - files are not sorted
+    ) -> Iterator[T]:
         """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
 
         Memory: a chunk, and the keys of the deltas since the snapshot.
@@ -83,60 +61,6 @@ class HdfsPartitionReader:
                 return _chunks(NewestRecords(files), *self._opened(files, chain, stack))
 
             yield from map(convert, self._read(version, read))
-
-    def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        """All records of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
-        return [
-            item
-            for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
-            for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
-        ]
-
-    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        def read(listing: StateFiles) -> list[T]:
-            if listing.empty:
-                warn_of_empty(self._folder)
-                return []
-            for version in versions:
-                if (version, None) not in listing.deltas:
-                    listing.chain(version)  # raises the reason: not written yet, or removed by retention
-                    raise BatchNotAvailableError(
-                        f"there is no delta of version {version}, only a snapshot",
-                        self._folder,
-                        remedy="Read its state",
-                    )
-            return self._all_changes(
-                [ListedFiles(self._fs, listing, self._format, (version, None)) for version in versions], convert
-            )
-
-        return with_listing(self._fs, self._folder, versions[-1], read)
-
-    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        ids = [(version, self._unique_ids[version]) for version in versions]
-        return self._all_changes(
-            [LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids], convert
-        )
-
-    def _all_changes(self, versions: Sequence[VersionFiles], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        with in_order(self._fs, [partial(_changes, files, convert) for files in versions]) as changes:
-            return [item for items in changes for item in items]
-
-    def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
-        version_id = version, self._unique_ids.get(version)
-        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
-
-    def _opened(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
-        """The deltas, the newest first, and the snapshot if there is one.
-
-        All files are open, or small ones read, before this returns, so none of them can vanish later.
-        """
-        deltas = chain.deltas[::-1]
-        base = () if chain.snapshot is None else (chain.snapshot,)
-        opens = [partial(files.open, delta, "delta") for delta in deltas]
-        opens += [partial(files.open, snapshot, "snapshot") for snapshot in base]
-        with in_order(self._fs, opens) as opened:
-            sources = [stack.enter_context(closing(source)) for source in opened]
-        return list(zip(deltas, sources, strict=False)), list(zip(base, sources[len(deltas) :], strict=True))
 
 
 def _chunks(newest: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:
@@ -152,11 +76,3 @@ def verify(files: VersionFiles, snapshot: VersionId) -> None:
         for _ in files.chunks(source, snapshot, "snapshot"):
             pass
         source.finish()
-
-
-def _changes(files: VersionFiles, convert: Callable[[int, RecordChunk], T]) -> list[T]:
-    version_id = files.version_id
-    with closing(files.open(version_id, "delta")) as source:
-        converted = [convert(version_id[0], chunk) for chunk in files.chunks(source, version_id, "delta")]
-        source.finish()
-        return converted

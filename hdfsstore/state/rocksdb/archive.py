@@ -7,7 +7,8 @@
                        "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
     SSTs/<dfsSstFileName>    the SST files, uploaded once and named by every zip that needs them
 
-numKeys is -1 if the keys were not counted. Families other than `default` in the mapping are virtual column families.
+numKeys is -1 if the keys were not counted. The mapping has the number of each virtual column family; Spark 4.0.0 leaves
+`default` out, and Spark 3 the whole mapping. columnFamilyTypeMap tells internal families, whose names begin with `$`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 from hdfsstore.codecs.records import Extensions
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError, UnsupportedVersionError
@@ -50,11 +52,13 @@ class Archive(NamedTuple):
         files: contents by local name, without the SST files.
         ssts: the SST files.
         num_keys: None if they were not counted.
+        families: the number of each virtual column family; stores without families have at most `default`.
     """
 
     files: Mapping[str, bytes]
     ssts: Sequence[Sst]
     num_keys: int | None
+    families: Mapping[str, int] = MappingProxyType({_DEFAULT: 1})
 
 
 def encode(archive: Archive) -> bytes:
@@ -65,10 +69,10 @@ def encode(archive: Archive) -> bytes:
         ],
         "numKeys": -1 if archive.num_keys is None else archive.num_keys,
         "numInternalKeys": 0,
-        # As Spark writes it without column families. Without it, Spark would write a zip with its next commit.
-        "columnFamilyMapping": {_DEFAULT: 1},
-        "columnFamilyTypeMap": {_DEFAULT: False},
-        "maxColumnFamilyId": 1,
+        # Spark writes this without column families, too. Without it, Spark would write a zip with its next commit.
+        "columnFamilyMapping": dict(archive.families),
+        "columnFamilyTypeMap": {name: name.startswith("$") for name in archive.families},
+        "maxColumnFamilyId": max(archive.families.values(), default=0),
     }
     metadata = _VERSION + json.dumps(fields, separators=(",", ":"))
     content = io.BytesIO()
@@ -84,7 +88,6 @@ def decode(content: bytes, path: str) -> Archive:
     Raises:
         CorruptFileError: it is damaged.
         UnsupportedVersionError: its metadata is in another version.
-        UnsupportedProviderError: the store has column families.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as source:
@@ -97,12 +100,12 @@ def decode(content: bytes, path: str) -> Archive:
     try:
         fields = json.loads(metadata.removeprefix(_VERSION))
         ssts = [Sst(str(f["localFileName"]), str(f["dfsSstFileName"]), int(f["sizeBytes"])) for f in fields["sstFiles"]]
-        num_keys, families = int(fields["numKeys"]), dict(fields.get("columnFamilyMapping") or {})
+        num_keys = int(fields["numKeys"])
+        families = {str(name): int(n) for name, n in (fields.get("columnFamilyMapping") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
     _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)
-    refuse_families(families, path)
-    return Archive(files, ssts, None if num_keys < 0 else num_keys)
+    return Archive(files, ssts, None if num_keys < 0 else num_keys, families)
 
 
 def belongs(name: str) -> bool:
@@ -110,14 +113,14 @@ def belongs(name: str) -> bool:
     return name == "CURRENT" or name.startswith(("MANIFEST-", "OPTIONS-")) or name.endswith(".log")
 
 
-def refuse_families(names: Iterable[Any], path: str) -> None:
+def refuse_families(names: Iterable[str], path: str) -> None:
     """Raises UnsupportedProviderError if there are column families other than the default one."""
-    others = sorted(str(name) for name in names if name != _DEFAULT)
+    others = sorted(name for name in names if name != _DEFAULT)
     if others:
         raise UnsupportedProviderError(
-            f"the store has column families ({', '.join(others)}), which this release does not read",
+            f"the store has column families ({', '.join(others)}), which this release only reads",
             path,
-            remedy="Read it with Spark's statestore source",
+            remedy="Read it with Checkpoint, and go on with Spark",
         )
 
 

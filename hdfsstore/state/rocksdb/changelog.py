@@ -3,27 +3,41 @@
     without an id   records                 Spark's v1, which has no header
     with an id      header | records        Spark's v3: the header of hdfsstore/codecs/lineage.py
 
-hdfsstore/codecs/records.py has the layout of records, and encoding.py that of keys and values. For stores with column
-families Spark writes v2 and v4, whose records have types.
+cext/records.pyx has the layout of records, and encoding.py that of keys and values. For stores with column families
+Spark writes v2 and v4, whose records have types: a partition reader reads them, a store does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hdfsstore.codecs.compression import open_reader
-from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.records import MAX_RECORD_BYTES, RecordChunk, RecordFormat
 from hdfsstore.errors import UnsupportedProviderError
-from hdfsstore.fs.reading import Input
-from hdfsstore.state.versions.chain import VersionFiles
-from hdfsstore.state.versions.files import VersionId
-from hdfsstore.state.versions.reader import VersionReader
+from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
 
-_WITH_FAMILIES = (b"\0\2v2", b"\0\2v4")
 _SIZE = 4
 _END = (-1).to_bytes(_SIZE, "big", signed=True)
 # So many keys and values are joined before they are written.
 _JOINED = 4096
+
+
+def changelog_format(
+    compression_codec: str,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+    *,
+    row_checksums: bool = False,
+    checksum_files: bool = False,
+) -> RecordFormat:
+    """The format of a store's changelogs; the arguments are RecordFormat's."""
+    return RecordFormat(
+        compression_codec,
+        row_checksums,
+        value_checksums=False,
+        max_record_bytes=max_record_bytes,
+        extensions=CHANGELOG_FILES,
+        typed=True,
+        checksum_files=checksum_files,
+    )
 
 
 def encode_updates(updates: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
@@ -39,7 +53,17 @@ def encode_updates(updates: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
 
 
 def decode_updates(chunk: RecordChunk) -> dict[bytes, bytes | None]:
-    """The records of a chunk as updates. Of a key that is there twice, the last one counts."""
+    """The records of a chunk as updates. Of a key that is there twice, the last one counts.
+
+    Raises:
+        UnsupportedProviderError: the records have types, so the store has column families.
+    """
+    if chunk.kinds is not None:
+        raise UnsupportedProviderError(
+            "the changelog has records with types: the store has column families, which this release only reads",
+            chunk.path,
+            remedy="Read it with Checkpoint, and go on with Spark",
+        )
     data = chunk.data
     keys, values = (memoryview(spans).cast("B").cast("i") for spans in (chunk.keys, chunk.values))
     updates: dict[bytes, bytes | None] = {}
@@ -48,28 +72,3 @@ def decode_updates(chunk: RecordChunk) -> dict[bytes, bytes | None]:
         key = bytes(data[keys[i] : keys[i] + keys[i + 1]])
         updates[key] = None if size < 0 else bytes(data[begin : begin + size])
     return updates
-
-
-def open_changelog(reader: VersionReader, files: VersionFiles, version_id: VersionId) -> Input:
-    """Opens a changelog at its start.
-
-    Raises:
-        UnsupportedProviderError: the store has column families.
-    """
-    source = files.open(version_id, "delta")
-    try:
-        path = files.path(version_id, "delta")
-        start = bytearray(_SIZE)
-        open_reader(reader.format.compression_codec, source, path=path).readinto(start)
-        if bytes(start) in _WITH_FAMILIES:
-            raise UnsupportedProviderError(
-                f"the changelog has Spark's layout {start[2:].decode()}: the store has column families, which this "
-                "release does not read",
-                path,
-                remedy="Read it with Spark's statestore source",
-            )
-        source.rewind()
-    except BaseException:
-        source.close()
-        raise
-    return source

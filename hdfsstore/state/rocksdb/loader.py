@@ -21,7 +21,7 @@ from hdfsstore.fs.reading import open_input, read_file
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
-from hdfsstore.state.rocksdb.changelog import decode_updates, open_changelog
+from hdfsstore.state.rocksdb.changelog import decode_updates
 from hdfsstore.state.rocksdb.instance import Instance
 from hdfsstore.state.rocksdb.instance_dir import InstanceDirs
 from hdfsstore.state.rocksdb.transaction import RocksDbVersion
@@ -102,7 +102,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     def _replay(self, version: RocksDbVersion, files: VersionFiles, changelogs: Sequence[VersionId]) -> RocksDbVersion:
         """Replays changelogs on a version, and caches the result. The versions in between are not cached."""
         instance = version.instance
-        opens = [partial(open_changelog, self._reader, files, version_id) for version_id in changelogs]
+        opens = [partial(files.open, version_id, "delta") for version_id in changelogs]
         with in_order(self._reader.fs, opens) as opened:
             for version_id in changelogs:
                 lineage = self._versions.lineages.lineage_after(version)
@@ -128,6 +128,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
                 content += block[:n]
             digest = source.finish()
         found = archive.decode(bytes(content), path)
+        archive.refuse_families(found.families, path)
         instance = Instance(self._instance_dirs.current(), found.files)
         downloads = [partial(self._download, sst, instance.folder, path) for sst in found.ssts]
         with in_order(self._reader.fs, downloads) as done:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.state.base.provider import BaseProvider
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.metrics import MaintenanceMetrics
-from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
 from hdfsstore.state.rocksdb.archive_upload import Zips
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
+from hdfsstore.state.rocksdb.changelog import changelog_format
 from hdfsstore.state.rocksdb.committer import RocksDbCommitter
 from hdfsstore.state.rocksdb.encoding import RowEncoding
 from hdfsstore.state.rocksdb.instance import rocksdict
@@ -61,7 +60,7 @@ class RocksDbStateStoreProvider(
         versions = RocksDbVersions(conf.max_versions_to_retain_in_memory)
         fs, root = store_id.open()
         declared = conf.max_record_bytes + _ENCODED_BYTES
-        file_format = RecordFormat(conf.compression_codec, max_record_bytes=declared, extensions=CHANGELOG_FILES)
+        file_format = changelog_format(conf.compression_codec, declared)
         reader = VersionReader(fs, f"{root}/{store_id.relative_folder}", file_format)
         instance_dirs = InstanceDirs(conf.local_dir)
         zips = Zips(reader, conf.min_versions_to_retain)

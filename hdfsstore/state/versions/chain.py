@@ -17,14 +17,22 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import TypeVar
 
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import Reader, open_reader
-from hdfsstore.codecs.lineage import LineageItem, read_header
-from hdfsstore.codecs.records import DELTA_FILES, Extensions, FileKind, RecordChunk, RecordFormat, read_chunks
+from hdfsstore.codecs.lineage import LineageItem, read_header, read_start
+from hdfsstore.codecs.records import (
+    DELTA_FILES,
+    Extensions,
+    FileKind,
+    RecordChunk,
+    RecordFormat,
+    Start,
+    read_chunks,
+)
 from hdfsstore.errors import (
     BatchNotAvailableError,
     CorruptFileError,
@@ -49,10 +57,12 @@ class VersionFiles(ABC):
 
     Attributes:
         version_id: the version.
+        snapshot_parts: paths of the files that the snapshot of the chain names, where it has such files.
     """
 
     def __init__(self, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
         self.version_id = version_id
+        self.snapshot_parts: Collection[str] = ()
         self._folder = folder
         self._format = file_format
 
@@ -66,7 +76,11 @@ class VersionFiles(ABC):
 
     def chunks(self, source: records.Input, version_id: VersionId, kind: FileKind) -> Iterator[RecordChunk]:
         """The records of a file from `open`, or of a wrapper around it, in chunks as read_chunks yields them."""
-        return read_chunks(source, self._format, kind, self.path(version_id, kind))
+        path = self.path(version_id, kind)
+        with_layout = kind == "delta" and self._format.typed
+        return read_chunks(
+            source, self._format, kind, path, (lambda reader: read_start(reader, path)) if with_layout else None
+        )
 
     def path(self, version_id: VersionId, kind: FileKind) -> str:
         return StateFiles.path_of(self._folder, version_id, kind, self._format.extensions)
@@ -146,8 +160,9 @@ class LineageFiles(VersionFiles):
         source = self._opened.pop((version_id, kind), None)
         if source is not None:
             return source
-        # Only this package writes such files, without checksum files: this saves two requests for each.
-        return open_input(self._fs, self.path(version_id, kind), siblings=())
+        # This package writes such files without checksum files: this saves two requests for each.
+        siblings = None if self._format.checksum_files else ()
+        return open_input(self._fs, self.path(version_id, kind), siblings)
 
     def _since(self, missing: VersionId, deltas: list[VersionId], below: int | None) -> Chain:
         """The chain from the newest snapshot among `deltas`, which are newer than the missing one; newest first."""
@@ -169,16 +184,16 @@ class LineageFiles(VersionFiles):
             source = self._open(version_id, "delta")
             failed.callback(source.close)
             reader = open_reader(self._format.compression_codec, source, path=path)
-            lineage, _ = read_header(reader, path, version_id[0])
+            lineage, _ = read_header(reader, path, version_id[0], typed=self._format.typed)
             source.rewind()
             failed.pop_all()
         # Not before: a read of an older chain that was given up may still be under way, and take it.
         self._opened[version_id, "delta"] = source
         return lineage
 
-    def _check_header(self, reader: Reader, version_id: VersionId) -> int:
+    def _check_header(self, reader: Reader, version_id: VersionId) -> Start:
         path = self.path(version_id, "delta")
-        lineage, size = read_header(reader, path, version_id[0])
+        lineage, start = read_header(reader, path, version_id[0], typed=self._format.typed)
         base = self._bases.get(version_id)
         if base is not None and (not lineage or lineage[-1] != base):
             raise CorruptFileError(
@@ -187,7 +202,7 @@ class LineageFiles(VersionFiles):
                 path,
                 remedy="One of the two files is not what its name says: restore it",
             )
-        return size
+        return start
 
     def _missing(self, version_id: VersionId) -> StateStoreError:
         """The error that says why there is no such delta. Only this lists the folder."""
@@ -306,15 +321,16 @@ def _read_past_damage(files: VersionFiles, read: Callable[[VersionFiles, Chain],
         try:
             return read(files, chain)
         except CorruptFileError as error:
-            chain = _older(files, chain, error)
+            chain = older_chain(files, chain, error)
 
 
-def _older(files: VersionFiles, chain: Chain, error: CorruptFileError) -> Chain:
-    """The chain from the snapshot before, if this one or its checksum file is damaged; else raises."""
+def older_chain(files: VersionFiles, chain: Chain, error: CorruptFileError) -> Chain:
+    """The chain from the snapshot before, if this one, a part of it or its checksum file is damaged; else raises."""
     if chain.snapshot is None:
         raise error
     folder, _, name = files.path(chain.snapshot, "snapshot").rpartition("/")
-    if error.path not in {f"{folder}/{own}" for own in (name, hadoop_name(name), spark_name(name))}:
+    own = {f"{folder}/{each}" for each in (name, hadoop_name(name), spark_name(name))}
+    if error.path not in own and error.path not in files.snapshot_parts:
         raise error
     try:
         older = files.chain(below=chain.snapshot[0])

@@ -45,7 +45,7 @@ class VersionReader:
         path = self.path(version_id, "delta")
         with open_input(self.fs, path, ()) as source:
             reader = open_reader(self.format.compression_codec, source, path=path)
-            return tuple(read_header(reader, path, version_id[0])[0])
+            return tuple(read_header(reader, path, version_id[0], typed=self.format.typed)[0])
 
     def is_unchanged(self, version_id: VersionId, digest: FileDigest | None) -> bool:
         """Whether the version's file still has the digest. Reads the file, where the version has no id."""

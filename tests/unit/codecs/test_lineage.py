@@ -16,7 +16,9 @@ from hdfsstore.codecs.lineage import (
     fits,
     newest_that_fit,
     read_header,
+    read_start,
 )
+from hdfsstore.codecs.records import Start
 from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedVersionError
 
 A, B = "0a6a1a4a-5e3c-4b5b-8a3e-0123456789ab", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
@@ -41,7 +43,7 @@ def test_round_trip(first: int, ids: list[str], rest: bytes) -> None:
     lineage = [LineageItem(first + i, unique_id) for i, unique_id in enumerate(ids)]
     header = encode_header(lineage)
     stream = io.BytesIO(header + rest)
-    assert read_header(stream, "f", first + len(ids)) == (lineage, len(header))
+    assert read_header(stream, "f", first + len(ids)) == (lineage, Start(len(header)))
     assert stream.read() == rest
 
 
@@ -57,7 +59,7 @@ def test_what_fits(first: int) -> None:
     assert not fits(lineage[-len(kept) - 1 :])
     header = encode_header(kept)
     assert MAX_LINEAGE_BYTES - 100 < len(header) - 6 <= MAX_LINEAGE_BYTES
-    assert read_header(io.BytesIO(header), "f", first + 2000) == (kept, len(header))
+    assert read_header(io.BytesIO(header), "f", first + 2000) == (kept, Start(len(header)))
 
 
 @pytest.mark.parametrize("slack", [-1, 0, 1])
@@ -129,3 +131,53 @@ def test_other_layouts(layout: str) -> None:
     with pytest.raises(UnsupportedVersionError, match=f"{layout}.*v3") as caught:
         read_header(io.BytesIO(utf(layout) + utf("[]")), "f", 1)
     assert caught.value.path == "f"
+
+
+@pytest.mark.parametrize("layout", ["v1", "v2", "v5", "v12"])
+def test_layouts_that_no_changelog_with_a_unique_id_has(layout: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match=f"{layout}.*v3' or 'v4"):
+        read_header(io.BytesIO(utf(layout) + utf("[]")), "f", 1, typed=True)
+
+
+def test_records_with_types_and_a_lineage() -> None:
+    header = encode_header(lineage_of(2)).replace(b"v3", b"v4")
+    stream = io.BytesIO(header + b"rest")
+    assert read_header(stream, "f", 3, typed=True) == (lineage_of(2), Start(len(header), typed=True))
+    assert stream.read() == b"rest"
+
+
+def test_records_with_types_without_a_unique_id() -> None:
+    stream = io.BytesIO(utf("v2") + b"rest")
+    assert read_start(stream, "f") == Start(4, typed=True)
+    assert stream.read() == b"rest"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0",
+        b"\xff\xff\xff\xff",  # no record
+        b"\0\0\0\x18" + bytes(24),
+        b"\0\1\x76\x32" + bytes(10),  # "v"
+        utf("v)") + bytes(10),  # SPARK-52553
+        utf("v") + bytes(10),
+        utf("\0\x10") + bytes(10),
+        utf("v1") + bytes(10),
+        utf("v99999") + bytes(10),  # no short
+        b"\xf0\x00" + bytes(10),  # SPARK-51922
+        b"\0\2v",
+    ],
+)
+def test_what_spark_takes_for_records_without_types(content: bytes) -> None:
+    stream = io.BytesIO(content)
+    start = read_start(stream, "f")
+    assert (start.size, start.typed) == (0, False)
+    assert start.rest + stream.read() == content
+
+
+@pytest.mark.parametrize("layout", ["v0", "v3", "v4", "v7", "v02", "v-2", "v+2"])
+def test_layouts_that_no_changelog_without_a_unique_id_has(layout: str) -> None:
+    with pytest.raises(UnsupportedVersionError, match="layout") as caught:
+        read_start(io.BytesIO(utf(layout) + bytes(10)), "f")
+    assert (caught.value.path, caught.value.offset) == ("f", 0)

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError, UnsupportedVersionError
-from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, decode, encode
+from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, decode, encode, refuse_families
 
 FILES = {"CURRENT": b"MANIFEST-000005\n", "MANIFEST-000005": bytes(range(256)) * 9, "000004.log": b""}
 SSTS = [Sst("000008.sst", "000008-739bca93-a046-4785-9e98-3f697e8d5a5d.sst", 1507)]
@@ -85,10 +85,17 @@ def test_names_that_lead_out_of_the_folder(name: str) -> None:
             decode(with_metadata(sstFiles=[fields]), "1.zip")
 
 
+@pytest.mark.parametrize("families", [{}, {"default": 1}, {"sum": 3, "default": 1, "$count": 2}])
+def test_column_families(families: dict[str, int]) -> None:
+    found = decode(with_metadata(columnFamilyMapping=families), "1.zip")
+    assert found.families == families
+    assert decode(encode(found), "2.zip") == found
+
+
 def test_column_families_are_refused_and_the_default_one_is_none() -> None:
-    assert decode(with_metadata(columnFamilyMapping={"default": 1}), "1.zip").num_keys == 3
+    refuse_families({"default": 1}, "1.zip")
     with pytest.raises(UnsupportedProviderError, match="count, sum"):
-        decode(with_metadata(columnFamilyMapping={"sum": 3, "default": 1, "count": 2}), "1.zip")
+        refuse_families({"sum": 3, "default": 1, "count": 2}, "1.zip")
 
 
 def test_which_files_of_a_rocksdb_go_into_it() -> None:

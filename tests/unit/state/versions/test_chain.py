@@ -10,7 +10,7 @@ import pytest
 
 from hdfsstore.codecs import records
 from hdfsstore.codecs.lineage import LineageItem, Reader, read_header
-from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.codecs.records import RecordFormat, Start
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
@@ -331,11 +331,11 @@ def test_a_read_that_was_given_up_takes_no_file_in_which_a_chain_is_looked_for(
     write_deltas(tmp_path, 4)
     files = LineageFiles(LOCAL, str(tmp_path), FORMAT, (4, unique_id(4)))
 
-    def beside(reader: Reader, path: str, version: int) -> tuple[list[LineageItem], int]:
+    def beside(reader: Reader, path: str, version: int, **options: bool) -> tuple[list[LineageItem], Start]:
         given_up = files.open((4, unique_id(4)), "delta")
         given_up.readinto(bytearray(1 << 16))
         given_up.close()
-        return read_header(reader, path, version)
+        return read_header(reader, path, version, **options)
 
     monkeypatch.setattr("hdfsstore.state.versions.chain.read_header", beside)
     assert [version for version, _ in files.chain().deltas] == [1, 2, 3, 4]

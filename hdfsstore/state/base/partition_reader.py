@@ -1,0 +1,113 @@
+"""Finds and opens the files of versions of a store's partition for whoever only reads; gives changes from deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import groupby
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import in_order
+from hdfsstore.fs.reading import Input
+from hdfsstore.state.versions.chain import (
+    LineageFiles,
+    ListedFiles,
+    VersionFiles,
+    read_version,
+    warn_of_empty,
+    with_listing,
+)
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
+
+T = TypeVar("T")
+Opened: TypeAlias = tuple[VersionId, Input]
+
+
+class BasePartitionReader:
+    """The part of hdfsstore.state.protocols.PartitionReader that both backends share.
+
+    Args:
+        fs: the filesystem of the checkpoint.
+        folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
+        file_format: how the store's files are written.
+        unique_ids: of the versions that were written with one.
+    """
+
+    def __init__(
+        self,
+        fs: FileManager,
+        folder: str,
+        file_format: RecordFormat,
+        unique_ids: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._format = file_format
+        self._unique_ids = unique_ids
+
+    def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        """All records of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
+        return [
+            item
+            for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
+            for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
+        ]
+
+    def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        def read(listing: StateFiles) -> list[T]:
+            if listing.empty:
+                warn_of_empty(self._folder)
+                return []
+            for version in versions:
+                if (version, None) not in listing.deltas:
+                    listing.chain(version)  # raises the reason: not written yet, or removed by retention
+                    raise BatchNotAvailableError(
+                        f"there is no {self._format.extensions.delta} of version {version}, only a snapshot",
+                        self._folder,
+                        remedy="Read its state",
+                    )
+            return self._all_changes(
+                [ListedFiles(self._fs, listing, self._format, (version, None)) for version in versions], convert
+            )
+
+        return with_listing(self._fs, self._folder, versions[-1], read, self._format.extensions)
+
+    def _changes_with_ids(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        ids = [(version, self._unique_ids[version]) for version in versions]
+        return self._all_changes(
+            [LineageFiles(self._fs, self._folder, self._format, version_id) for version_id in ids], convert
+        )
+
+    def _all_changes(self, versions: Sequence[VersionFiles], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        with in_order(self._fs, [partial(_changes, files, convert) for files in versions]) as changes:
+            return [item for items in changes for item in items]
+
+    def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
+        version_id = version, self._unique_ids.get(version)
+        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
+
+    def _opened(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
+        """The deltas, the newest first, and the snapshot if there is one.
+
+        All files are open, or small ones read, before this returns, so none of them can vanish later.
+        """
+        deltas = chain.deltas[::-1]
+        base = () if chain.snapshot is None else (chain.snapshot,)
+        opens = [partial(files.open, delta, "delta") for delta in deltas]
+        opens += [partial(files.open, snapshot, "snapshot") for snapshot in base]
+        with in_order(self._fs, opens) as opened:
+            sources = [stack.enter_context(closing(source)) for source in opened]
+        return list(zip(deltas, sources, strict=False)), list(zip(base, sources[len(deltas) :], strict=True))
+
+
+def _changes(files: VersionFiles, convert: Callable[[int, RecordChunk], T]) -> list[T]:
+    version_id = files.version_id
+    with closing(files.open(version_id, "delta")) as source:
+        converted = [convert(version_id[0], chunk) for chunk in files.chunks(source, version_id, "delta")]
+        source.finish()
+        return converted
