@@ -9,18 +9,17 @@
 
 A block with both lengths and the check 0 ends a stream. Another stream may follow. Spark writes blocks of 32 KiB.
 """
-import ctypes
-
 import lz4.block
 
 from hdfsstore.errors import CorruptFileError
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.ref cimport Py_DECREF, PyObject
-from libc.stdint cimport int64_t, uint32_t, uint8_t, uintptr_t
+from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from byteorder cimport load_le32, store_le32
+from lz4_functions cimport Decompress, decompress_by_python, fastest_decompress, symbol_of
 from one_thread cimport begin
 from xxh32 cimport xxh32, xxh32_of_each
 
@@ -36,32 +35,7 @@ cdef enum:
 
 cdef const char* MAGIC = b"LZ4Block"
 
-ctypedef int (*Decompress)(const char* source, char* target, int size, int capacity) noexcept nogil
-
-
-cdef int decompress_by_python(const char* source, char* target, int size, int capacity) noexcept with gil:
-    try:
-        decoded = lz4.block.decompress(source[:size], uncompressed_size=capacity)
-    except lz4.block.LZ4BlockError:
-        return -1
-    memcpy(target, <const char*> decoded, len(decoded))
-    return <int> len(decoded)
-
-
-cdef void* symbol_of(str name):
-    # python-lz4's functions copy the data and change the GIL's owner twice for each 32 KiB, which costs two threads a
-    # third of their speed. If its module shows liblz4's symbols (ELF, Mach-O), we call those directly.
-    try:
-        symbol = getattr(ctypes.CDLL(lz4.block._block.__file__), name)
-    except (AttributeError, OSError):
-        return NULL
-    return <void*> <uintptr_t> ctypes.cast(symbol, ctypes.c_void_p).value
-
-
-cdef void* fastest_decompress = symbol_of("LZ4_decompress_safe")
-cdef Decompress decompress_safe = (
-    <Decompress> fastest_decompress if fastest_decompress != NULL else decompress_by_python
-)
+cdef Decompress decompress_safe = fastest_decompress()
 
 
 cdef struct Block:

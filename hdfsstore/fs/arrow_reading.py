@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from hdfsstore.fs import typed_errors
 from hdfsstore.fs.file_manager import OpenFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 # A file of at most so many bytes is read at once, so that a long chain of small deltas needs no file descriptors.
 _SMALL = 1 << 16
@@ -43,6 +48,7 @@ class ArrowReader:
 
     def open_file(self, path: str, size: int | None = None) -> OpenFile:
         with typed_errors.reading(path):
+            places = None
             if size is not None and size > _SMALL and self._read_ahead:
                 file = self.filesystem.open_input_stream(path, compression=None, buffer_size=self._read_ahead)
             else:
@@ -51,17 +57,20 @@ class ArrowReader:
                 if size <= _SMALL:
                     with file:
                         file = pa.BufferReader(file.read())
-                elif self._read_ahead:
+                places = file
+                if size > _SMALL and self._read_ahead:
                     file = pa.BufferedInputStream(file, self._read_ahead)
-            return _ArrowFile(path, file, size, self.filesystem)
+            return _ArrowFile(path, file, size, self.filesystem, places)
 
 
 class _ArrowFile:
-    def __init__(self, path: str, file: pa.NativeFile, size: int, fs: FileSystem) -> None:
+    def __init__(self, path: str, file: pa.NativeFile, size: int, fs: FileSystem, places: pa.NativeFile | None) -> None:
         self.size: int | None = size
         self._path = path
         self._file = file
         self._fs = fs
+        self._places = places  # the same file, where it can be read at places
+        self._lock = threading.Lock()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:
         view = memoryview(buffer).cast("B")
@@ -79,5 +88,16 @@ class _ArrowFile:
                 self._file.close()
                 self._file = self._fs.open_input_file(self._path)
 
+    def read_at(self, offset: int, size: int) -> Buffer:
+        with typed_errors.reading(self._path):
+            with self._lock:
+                if self._places is None:
+                    self._places = self._fs.open_input_file(self._path)
+                places = self._places
+            content: Buffer = places.read_at(size, offset)
+            return content
+
     def close(self) -> None:
         self._file.close()
+        if self._places is not None:
+            self._places.close()

@@ -33,7 +33,7 @@ class Promises:
 
 
 class OpenFile(Protocol):
-    """A file that is read from its start to its end, by one thread at a time."""
+    """A file that is read from its start to its end by one thread at a time, or at places by any number of threads."""
 
     @property
     def size(self) -> int | None:
@@ -44,6 +44,12 @@ class OpenFile(Protocol):
 
     def rewind(self) -> None:
         """Goes back to the start."""
+
+    def read_at(self, offset: int, size: int) -> Buffer:
+        """Bytes of the file, of the same version as all else that is read. The range must lie in the file.
+
+        Any number of threads may call it. It does not change what `readinto` reads next.
+        """
 
     def close(self) -> None:
         """Gives back what the file holds. It may be closed more than once."""

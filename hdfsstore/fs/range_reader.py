@@ -24,7 +24,7 @@ BLOCK = 8 << 20
 
 
 class RangeReader:
-    """An OpenFile. One thread at a time may use it, in the process that has opened it.
+    """An OpenFile, for the process that has opened it.
 
     Args:
         first: the file's first bytes, which came with the answer that told its size; maybe all of it, or nothing.
@@ -68,12 +68,7 @@ class RangeReader:
             FileChangedError: the file was replaced. It has to be opened anew.
             StateStoreError: the storage fails, or the process is a fork of the one that has opened the file.
         """
-        if os.getpid() != self._pid:
-            raise StateStoreError(
-                "the file was opened before this process was forked", self._path, remedy="Open it after the fork"
-            )
-        if self._closed:
-            raise ValueError(f"{self._path} is closed")
+        self._check_usable()
         self._fetch_ahead()
         view = memoryview(buffer).cast("B")
         filled = 0
@@ -92,6 +87,17 @@ class RangeReader:
         self._current = self._first
         self._next = len(self._first)
 
+    def read_at(self, offset: int, size: int) -> Buffer:
+        """Bytes of the file, as OpenFile says. Raises what `readinto` raises."""
+        self._check_usable()
+        first = self._first
+        if offset + size <= len(first):
+            return first[offset : offset + size]
+        content = memoryview(self._read_range(offset, size)).cast("B")
+        if len(content) != size:
+            raise _unfit(self._path, offset, size, len(content))
+        return content
+
     def close(self) -> None:
         """Lets go of what is ahead. Requests that are on the way end by themselves; they are not waited for."""
         self._closed = True
@@ -100,6 +106,14 @@ class RangeReader:
 
     def __del__(self) -> None:
         self._drop_ahead()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise StateStoreError(
+                "the file was opened before this process was forked", self._path, remedy="Open it after the fork"
+            )
+        if self._closed:
+            raise ValueError(f"{self._path} is closed")
 
     def _take(self) -> memoryview:
         """The range after the current one, which is used up."""

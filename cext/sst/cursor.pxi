@@ -1,0 +1,259 @@
+# Walks through a run: SST files that follow each other, or the records of an overlay.
+
+cdef enum Step:
+    AT_ENTRY
+    AT_END
+    TABLE_NEEDED                # the next file of the run
+    WINDOW_NEEDED               # bytes of the file: the next block
+    BODY_NEEDED                 # the next block, decompressed by Python
+    FAILED
+    CHUNK_FULL
+    ROOM_NEEDED                 # for a record that is larger than a chunk
+
+cdef struct Bounds:
+    const uint8_t* first        # NULL: from the first key
+    const uint8_t* end          # NULL: to the last key
+    int64_t first_size, end_size
+
+cdef struct Cursor:
+    # The entry. Its key and value are good until the next one is read.
+    const uint8_t* key
+    const uint8_t* value
+    int64_t key_size, value_size
+    uint64_t sequence
+    int kind
+
+    int number                  # of the run: the newest has 0
+    bint seeking                # entries before the first bound may follow
+    # The block.
+    const uint8_t* block
+    int64_t at, end
+    uint64_t block_offset       # in the file
+    GrowableBuffer plain        # the block, once it is decompressed
+    GrowableBuffer key_buffer   # the internal key of the last entry
+    int64_t internal_size
+    # The index.
+    const uint8_t* index
+    int64_t index_at, index_end
+    GrowableBuffer index_key
+    int64_t index_key_size
+    uint64_t handle_offset, handle_size
+    bint has_handle             # it is the next block's
+    bint is_last                # keys behind the next block are behind the end bound
+    # Bytes of the file.
+    const uint8_t* window
+    uint64_t window_start, window_size
+    # The file.
+    uint64_t data_end           # blocks lie before it
+    int checksum
+    uint32_t context
+    bint delta_values, user_keys, ingested
+    uint64_t ingested_sequence
+    # The overlay.
+    const Record* record
+    const Record* records_end
+
+    Fault fault
+
+
+cdef void cursor_free(Cursor* c) noexcept nogil:
+    buffer_free(&c.plain)
+    buffer_free(&c.key_buffer)
+    buffer_free(&c.index_key)
+
+
+cdef inline Step failed(Cursor* c, Fault fault) noexcept nogil:
+    c.fault = fault
+    return FAILED
+
+
+cdef Step advance(Cursor* c, const Bounds* bounds) noexcept nogil:
+    """Goes to the next entry between the bounds, or says what is missing. It goes on when that is there."""
+    cdef Step step
+    if c.record != NULL:
+        return next_record(c, bounds)
+    if c.fault != NO_FAULT:
+        return FAILED
+    while True:
+        while c.at < c.end:
+            step = next_entry(c)
+            if step != AT_ENTRY:
+                return step
+            if c.seeking:
+                if compare_keys(c.key, c.key_size, bounds.first, bounds.first_size) < 0:
+                    continue
+                c.seeking = False
+            if bounds.end != NULL and compare_keys(c.key, c.key_size, bounds.end, bounds.end_size) >= 0:
+                c.at = c.end
+                c.is_last = True
+                return AT_END
+            return AT_ENTRY
+        if not c.has_handle:
+            if c.is_last:
+                return AT_END
+            if c.index_at >= c.index_end:
+                return TABLE_NEEDED
+            step = next_handle(c, bounds)
+            if step != AT_ENTRY:
+                return step
+            continue
+        step = next_block(c)
+        if step != AT_ENTRY:
+            return step
+
+
+cdef inline Step next_entry(Cursor* c) noexcept nogil:
+    cdef Entry entry
+    cdef const uint8_t* p = c.block + c.at
+    cdef Py_ssize_t step = entry_sizes(p, c.end - c.at, True, &entry)
+    cdef int64_t size = entry.shared + entry.fresh
+    cdef uint64_t trailer
+    if step == 0 or entry.shared > c.internal_size:
+        return failed(c, BAD_ENTRY)
+    if size < 8:
+        return failed(c, BAD_KEY)
+    if size + SLACK > c.key_buffer.capacity and not buffer_need(&c.key_buffer, size + SLACK):
+        return failed(c, NO_MEMORY)
+    copy_bytes(c.key_buffer.data + entry.shared, entry.bytes, entry.fresh)
+    c.internal_size = size
+    c.at += step + entry.fresh + entry.value_size
+    trailer = load_le64(c.key_buffer.data + size - 8)
+    c.key = c.key_buffer.data
+    c.key_size = size - 8
+    c.value = entry.bytes + entry.fresh
+    c.value_size = entry.value_size
+    c.kind = trailer & 0xFF
+    c.sequence = trailer >> 8
+    if c.ingested:
+        if c.sequence != 0 and c.sequence != c.ingested_sequence:
+            return failed(c, BAD_SEQUENCE)
+        c.sequence = c.ingested_sequence
+    if c.kind > MERGE and c.kind != SINGLE_DELETION:
+        return failed(c, BAD_KIND)
+    return AT_ENTRY
+
+
+cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
+    """Reads the next entry of the index, and skips it if its block is before the first bound."""
+    cdef Entry entry
+    cdef uint64_t offset = 0, size = 0
+    cdef Py_ssize_t step = entry_sizes(
+        c.index + c.index_at, c.index_end - c.index_at, not c.delta_values, &entry
+    )
+    cdef const uint8_t* value = entry.bytes + entry.fresh
+    cdef int64_t left = entry.value_size, user_size
+    if step == 0 or entry.shared > c.index_key_size:
+        return failed(c, BAD_ENTRY)
+    c.index_key_size = entry.shared + entry.fresh
+    if not buffer_need(&c.index_key, c.index_key_size + SLACK):
+        return failed(c, NO_MEMORY)
+    copy_bytes(c.index_key.data + entry.shared, entry.bytes, entry.fresh)
+    c.index_at += step + entry.fresh + entry.value_size
+    if c.delta_values:
+        left = c.index_end - c.index_at
+    if c.delta_values and entry.shared:
+        step = read_varint(value, left, &size)
+        offset = c.handle_offset + c.handle_size + TRAILER
+        size = c.handle_size + ((size >> 1) ^ (0 - (size & 1)))
+        if step == 0:
+            return failed(c, BAD_HANDLE)
+    else:
+        step = read_varint(value, left, &offset)
+        if step == 0:
+            return failed(c, BAD_HANDLE)
+        left -= step
+        value += step
+        if c.delta_values:
+            c.index_at += step
+        step = read_varint(value, left, &size)
+        if step == 0:
+            return failed(c, BAD_HANDLE)
+    if c.delta_values:
+        c.index_at += step
+    if offset > c.data_end or c.data_end - offset < TRAILER or size > c.data_end - offset - TRAILER:
+        return failed(c, BAD_HANDLE)
+    if size > INT32_MAX - SLACK:
+        return failed(c, TOO_LARGE)
+    c.handle_offset = offset
+    c.handle_size = size
+    user_size = c.index_key_size if c.user_keys else c.index_key_size - 8
+    if user_size < 0:
+        return failed(c, BAD_KEY)
+    if c.seeking and compare_keys(c.index_key.data, user_size, bounds.first, bounds.first_size) < 0:
+        return AT_ENTRY
+    c.is_last = bounds.end != NULL and compare_keys(c.index_key.data, user_size, bounds.end, bounds.end_size) >= 0
+    c.has_handle = True
+    return AT_ENTRY
+
+
+cdef Step next_block(Cursor* c) noexcept nogil:
+    cdef uint64_t size = c.handle_size, plain = 0
+    cdef const uint8_t* p
+    cdef Py_ssize_t at
+    cdef int compression
+    if (
+        c.handle_offset < c.window_start
+        or c.handle_offset - c.window_start > c.window_size
+        or size + TRAILER > c.window_size - (c.handle_offset - c.window_start)
+    ):
+        return WINDOW_NEEDED
+    p = c.window + (c.handle_offset - c.window_start)
+    c.block_offset = c.handle_offset
+    if not is_whole(p, size, c.checksum, c.context, c.handle_offset):
+        return failed(c, BAD_CHECKSUM)
+    compression = p[size]
+    if compression == NO_COMPRESSION:
+        return begin_block(c, p, size)
+    if compression != LZ4 and compression != LZ4HC:
+        return BODY_NEEDED
+    at = plain_size(p, size, &plain)
+    # No byte of a body decompresses to more than 255.
+    if at == 0 or plain // 255 > size:
+        return failed(c, BAD_BODY)
+    if not buffer_need(&c.plain, plain + SLACK):
+        return failed(c, NO_MEMORY)
+    if decompress_safe(<const char*> p + at, <char*> c.plain.data, <int> (size - at), <int> plain) != <int> plain:
+        return failed(c, BAD_BODY)
+    return begin_block(c, c.plain.data, plain)
+
+
+cdef Step begin_block(Cursor* c, const uint8_t* block, int64_t size) noexcept nogil:
+    c.has_handle = False
+    c.block = block
+    c.at = 0
+    c.end = entries_end(block, size)
+    c.internal_size = 0
+    return failed(c, BAD_BLOCK) if c.end < 0 else AT_ENTRY
+
+
+cdef Step next_record(Cursor* c, const Bounds* bounds) noexcept nogil:
+    cdef const Record* record
+    while c.record < c.records_end:
+        record = c.record
+        c.record += 1
+        if record.kind == RANGE_DELETION:
+            continue
+        if c.seeking and compare_keys(record.key, record.key_size, bounds.first, bounds.first_size) < 0:
+            continue
+        c.seeking = False
+        c.key = record.key
+        c.key_size = record.key_size
+        c.value = record.key + record.key_size
+        c.value_size = record.value_size
+        c.sequence = record.sequence
+        c.kind = record.kind
+        if bounds.end != NULL and compare_keys(c.key, c.key_size, bounds.end, bounds.end_size) >= 0:
+            c.record = c.records_end
+            return AT_END
+        return AT_ENTRY
+    return AT_END
+
+
+cdef inline bint is_before(const Cursor* a, const Cursor* b) noexcept nogil:
+    """Whether the entry of `a` comes first: the smaller key, and of equal keys the newer entry."""
+    cdef int order = compare_keys(a.key, a.key_size, b.key, b.key_size)
+    if order:
+        return order < 0
+    if a.sequence != b.sequence:
+        return a.sequence > b.sequence
+    return a.number < b.number

@@ -1,0 +1,81 @@
+# Reads the entries of blocks.
+
+cdef struct Entry:
+    int64_t shared, fresh, value_size
+    const uint8_t* bytes        # the fresh bytes of the key, with the value behind them
+
+
+cdef inline Py_ssize_t entry_sizes(const uint8_t* p, Py_ssize_t size, bint with_value, Entry* entry) noexcept nogil:
+    """Reads the sizes of an entry, and returns their bytes; 0: they do not fit."""
+    cdef uint64_t shared = 0, fresh = 0, value = 0
+    cdef Py_ssize_t at, step
+    if with_value and size >= 3 and (p[0] | p[1] | p[2]) < 0x80:
+        shared, fresh, value = p[0], p[1], p[2]
+        at = 3
+    else:
+        at = read_varint(p, size, &shared)
+        step = read_varint(p + at, size - at, &fresh)
+        if at == 0 or step == 0:
+            return 0
+        at += step
+        if with_value:
+            step = read_varint(p + at, size - at, &value)
+            if step == 0:
+                return 0
+            at += step
+    if fresh > <uint64_t> (size - at) or value > <uint64_t> (size - at) - fresh or shared > MAX_RECORD:
+        return 0
+    entry.shared = shared
+    entry.fresh = fresh
+    entry.value_size = value
+    entry.bytes = p + at
+    return at
+
+
+cdef inline int64_t entries_end(const uint8_t* block, int64_t size) noexcept nogil:
+    """Where the entries of a block end; -1: it contradicts itself."""
+    cdef int64_t restarts
+    if size < 4:
+        return -1
+    # The highest bit says that a hash index follows the restart points, which no table of Spark has.
+    restarts = load_le32(block + size - 4)
+    return size - 4 - 4 * restarts if restarts <= (size - 4) // 4 else -1
+
+
+def block_entries(const uint8_t[::1] block not None):
+    """The (key, value) of each entry of a small block that has no delta-encoded values.
+
+    Raises:
+        CorruptFileError: the entries do not fit.
+    """
+    cdef Entry entry
+    cdef int64_t size = block.shape[0], end, at = 0
+    cdef Py_ssize_t step
+    cdef bytes key = b""
+    cdef list found = []
+    end = entries_end(&block[0], size) if size else -1
+    if end < 0:
+        raise CorruptFileError(PROBLEMS[BAD_BLOCK])
+    while at < end:
+        step = entry_sizes(&block[at], end - at, True, &entry)
+        if step == 0 or entry.shared > len(key):
+            raise CorruptFileError(PROBLEMS[BAD_ENTRY])
+        key = key[: entry.shared] + <bytes> (<const char*> entry.bytes)[: entry.fresh]
+        found.append((key, <bytes> (<const char*> (entry.bytes + entry.fresh))[: entry.value_size]))
+        at += step + entry.fresh + entry.value_size
+    return found
+
+
+cdef inline int compare_keys(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+    cdef int64_t both = min(a_size, b_size), at = 0
+    cdef uint64_t x = 0, y = 0
+    cdef int order
+    # Rows differ early, mostly within their second eight bytes. A call of memcmp costs more.
+    while at + 8 <= both and at < 32:
+        memcpy(&x, a + at, 8)
+        memcpy(&y, b + at, 8)
+        if x != y:
+            return memcmp(a + at, b + at, 8)
+        at += 8
+    order = memcmp(a + at, b + at, both - at)
+    return order if order else (a_size > b_size) - (a_size < b_size)

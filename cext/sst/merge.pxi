@@ -1,0 +1,452 @@
+# Merges runs: of each user key the newest entry counts, but for merge operands, which are joined down to a value.
+
+@cython.final
+cdef class Merge:
+    """Merges runs of tables and an overlay.
+
+    Args:
+        runs: iterators of tables whose keys follow each other, the newest run first. A table has
+
+            path: of the file, for messages
+            index: the decompressed index block
+            data_end: where the blocks of the file end
+            checksum, context: of the footer
+            delta_values, user_keys: of the index
+            sequence: the sequence number of all entries of an ingested file, otherwise None
+            tombstones: (first key, end, sequence number, limit at the first key, limit at the end) of each
+                range deletion
+            window(offset, size): the bytes of the file from an offset on, at least `size`
+            decompress(compression, contents): the bytes of a block
+
+        overlay: what is newer than the runs.
+        delimiter: what joins merge operands.
+        first, end: only keys from the first on and before the end.
+        chunk_bytes: of data that `read` returns at a time.
+    """
+
+    cdef Cursor* cursors
+    cdef Cursor** order         # those with an entry, the first entry first; then those that wait for bytes
+    cdef int num_runs, placed, unplaced
+    cdef Cursor* waiting
+    cdef list runs, tables, indexes, windows, bodies
+    cdef Overlay overlay
+    cdef object keep            # what tombstones point into
+    cdef Tombstones stones
+    cdef Bounds bounds
+    cdef bytes first_key, end_key, delimiter
+    # The chunk.
+    cdef object data, key_spans, value_spans
+    cdef uint8_t* out
+    cdef int32_t* keys_out
+    cdef int32_t* values_out
+    cdef int64_t capacity, filled, count, max_count
+    cdef readonly bint ended
+    # The key at hand.
+    cdef const uint8_t* last
+    cdef int64_t last_size
+    cdef bint has_last, settled
+    cdef GrowableBuffer last_buffer
+    # Its merge operands, from the newest to the oldest: int64 sizes, bytes.
+    cdef GrowableBuffer operands, operand_sizes
+    cdef int64_t num_operands, operands_size
+    cdef bint busy
+
+    def __cinit__(self, runs, Overlay overlay=None, *, bytes delimiter not None, bytes first=None, bytes end=None,
+                  int64_t chunk_bytes=1 << 20):
+        cdef int i, more = overlay is not None and len(overlay) > 0
+        cdef Cursor* c
+        self.runs = [None] * more + [iter(run) for run in runs]
+        self.num_runs = <int> len(self.runs)
+        self.tables = [None] * self.num_runs
+        self.indexes = [None] * self.num_runs
+        self.windows = [None] * self.num_runs
+        self.bodies = [None] * self.num_runs
+        self.delimiter = delimiter
+        self.keep = []
+        self.first_key, self.end_key = first, end
+        if first is not None:
+            self.bounds.first = <const uint8_t*> PyBytes_AS_STRING(first)
+            self.bounds.first_size = PyBytes_GET_SIZE(first)
+        if end is not None:
+            self.bounds.end = <const uint8_t*> PyBytes_AS_STRING(end)
+            self.bounds.end_size = PyBytes_GET_SIZE(end)
+        self.cursors = <Cursor*> calloc(self.num_runs + 1, sizeof(Cursor))
+        self.order = <Cursor**> calloc(self.num_runs + 1, sizeof(Cursor*))
+        if self.cursors == NULL or self.order == NULL:
+            raise MemoryError
+        for i in range(self.num_runs):
+            c = &self.cursors[i]
+            c.number = i
+            c.seeking = first is not None
+            self.order[i] = c
+        self.unplaced = self.num_runs
+        if more:
+            self.begin_overlay(overlay)
+        self.make_room(max(chunk_bytes, 4096))
+        self.max_count = max(self.capacity // 16, 1)
+        self.key_spans = pa.allocate_buffer(8 * self.max_count)
+        self.value_spans = pa.allocate_buffer(8 * self.max_count)
+        self.keys_out = <int32_t*> <uintptr_t> self.key_spans.address
+        self.values_out = <int32_t*> <uintptr_t> self.value_spans.address
+
+    def __dealloc__(self):
+        cdef int i
+        if self.cursors != NULL:
+            for i in range(self.num_runs):
+                cursor_free(&self.cursors[i])
+        free(self.cursors)
+        free(self.order)
+        free(self.stones.all)
+        free(self.stones.active)
+        buffer_free(&self.last_buffer)
+        buffer_free(&self.operands)
+        buffer_free(&self.operand_sizes)
+
+    cdef int begin_overlay(self, Overlay overlay) except -1:
+        cdef Record* record
+        cdef Tombstone stone
+        cdef int64_t i
+        overlay.sort()
+        self.overlay = overlay
+        record = <Record*> overlay.records.data
+        self.cursors[0].record = record
+        self.cursors[0].records_end = record + overlay.count
+        for i in range(overlay.count):
+            if record[i].kind == RANGE_DELETION:
+                stone.first = record[i].key
+                stone.first_size = record[i].key_size
+                stone.end = record[i].key + record[i].key_size
+                stone.end_size = record[i].value_size
+                stone.sequence = record[i].sequence
+                stone.first_limit = UINT64_MAX
+                stone.end_limit = NONE_AT_END
+                if not tombstones_add(&self.stones, stone):
+                    raise MemoryError
+        tombstones_sort(&self.stones)
+        return 0
+
+    cdef int make_room(self, int64_t capacity) except -1:
+        # What was handed out keeps its buffer.
+        self.data = pa.allocate_buffer(capacity + SLACK)
+        self.out = <uint8_t*> <uintptr_t> self.data.address
+        self.capacity = capacity
+        return 0
+
+    def read(self):
+        """Merges until a chunk is full, or all is merged.
+
+        Returns:
+            None at the end; otherwise data, spans of keys, spans of values, as RecordChunk has them. They are
+            overwritten by the next call.
+
+        Raises:
+            CorruptFileError: a file is damaged.
+            SizeLimitError: a key and its value take 1 GiB or more.
+        """
+        cdef Step step
+        begin(&self.busy)
+        try:
+            if self.ended:
+                return None
+            self.keep_last()
+            self.filled = self.count = 0
+            while True:
+                with nogil:
+                    step = self.merge()
+                if step == CHUNK_FULL:
+                    break
+                if step == AT_END:
+                    self.ended = True
+                    if self.count == 0:
+                        return None
+                    break
+                self.supply(step)
+            return (
+                self.data.slice(0, self.filled),
+                self.key_spans.slice(0, 8 * self.count),
+                self.value_spans.slice(0, 8 * self.count),
+            )
+        finally:
+            self.busy = False
+
+    cdef int keep_last(self) except -1:
+        """Copies the last key out of the chunk, which is overwritten."""
+        if self.has_last and self.last != self.last_buffer.data and not self.set_last(self.last, self.last_size):
+            raise MemoryError
+        return 0
+
+    cdef bint set_last(self, const uint8_t* key, int64_t size) noexcept nogil:
+        if not buffer_need(&self.last_buffer, size + 1):
+            return False
+        copy_bytes(self.last_buffer.data, key, size)
+        self.last = self.last_buffer.data
+        self.last_size = size
+        return True
+
+    cdef int supply(self, Step step) except -1:
+        """Gets what the merge has to wait for."""
+        cdef Cursor* c = self.waiting
+        cdef const uint8_t[::1] view
+        cdef int64_t size
+        if step == ROOM_NEEDED:
+            size = self.room_needed()
+            if size > MAX_RECORD:
+                raise SizeLimitError(f"a key and its value take {size} bytes; at most {MAX_RECORD} can be read")
+            self.keep_last()
+            self.make_room(size)
+        elif step == TABLE_NEEDED:
+            table = next(self.runs[c.number], None)
+            if table is None:
+                c.is_last = True
+                return 0
+            self.begin_table(c, table)
+        elif step == WINDOW_NEEDED:
+            size = c.handle_size + TRAILER
+            table = self.tables[c.number]
+            window = memoryview(table.window(c.handle_offset, size)).cast("B")
+            view = window
+            if view.shape[0] < size:
+                raise CorruptFileError("the file ends within this block", table.path, c.handle_offset, REMEDY)
+            self.windows[c.number] = window
+            c.window = &view[0]
+            c.window_start = c.handle_offset
+            c.window_size = view.shape[0]
+        elif step == BODY_NEEDED:
+            self.begin_body(c)
+        else:
+            self.fail(c)
+        return 0
+
+    cdef int begin_table(self, Cursor* c, table) except -1:
+        cdef Tombstone stone
+        cdef bytes index = table.index, first, end
+        cdef int64_t size = PyBytes_GET_SIZE(index)
+        cdef const uint8_t* p = <const uint8_t*> PyBytes_AS_STRING(index)
+        self.tables[c.number] = table
+        self.indexes[c.number] = index
+        c.index = p
+        c.index_at = 0
+        c.index_end = entries_end(p, size)
+        c.index_key_size = 0
+        c.handle_offset = c.handle_size = 0
+        c.window_size = c.window_start = 0
+        c.at = c.end = 0
+        c.is_last = c.has_handle = False
+        c.data_end = table.data_end
+        c.checksum = table.checksum
+        c.context = table.context
+        c.delta_values = table.delta_values
+        c.user_keys = table.user_keys
+        c.ingested = table.sequence is not None
+        c.ingested_sequence = table.sequence or 0
+        if c.index_end < 0:
+            raise CorruptFileError("the index contradicts itself", table.path, None, REMEDY)
+        for first, end, stone.sequence, stone.first_limit, stone.end_limit in table.tombstones:
+            stone.first = <const uint8_t*> PyBytes_AS_STRING(first)
+            stone.first_size = PyBytes_GET_SIZE(first)
+            stone.end = <const uint8_t*> PyBytes_AS_STRING(end)
+            stone.end_size = PyBytes_GET_SIZE(end)
+            self.keep.append((first, end))
+            if not tombstones_add(&self.stones, stone):
+                raise MemoryError
+        if table.tombstones:
+            tombstones_sort(&self.stones)
+        return 0
+
+    cdef int begin_body(self, Cursor* c) except -1:
+        """Decompresses a block that is rarely met."""
+        cdef const uint8_t* p = c.window + (c.handle_offset - c.window_start)
+        cdef bytes body
+        table = self.tables[c.number]
+        try:
+            body = table.decompress(p[c.handle_size], <bytes> (<const char*> p)[: c.handle_size])
+        except CorruptFileError as error:
+            raise CorruptFileError(error.message, table.path, c.handle_offset, REMEDY) from None
+        self.bodies[c.number] = body
+        if begin_block(c, <const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)) == FAILED:
+            self.fail(c)
+        return 0
+
+    cdef int fail(self, Cursor* c) except -1:
+        table = self.tables[c.number]
+        if c.fault == NO_MEMORY:
+            raise MemoryError
+        if c.fault == TOO_LARGE:
+            raise SizeLimitError("a block of 2 GiB or more cannot be read", table.path, c.handle_offset)
+        if c.fault == BAD_KIND:
+            raise UnsupportedProviderError(
+                f"the file has an entry of kind {c.kind}, which Spark does not write "
+                "(blob files, wide columns and timestamps are not read)",
+                table.path,
+                c.block_offset,
+                "Read the database with RocksDB",
+            )
+        raise CorruptFileError(PROBLEMS[c.fault], table.path, c.block_offset, REMEDY)
+
+    cdef int64_t room_needed(self) noexcept nogil:
+        cdef int64_t joined = self.operands_size + self.num_operands * PyBytes_GET_SIZE(self.delimiter)
+        if self.num_operands:
+            return self.last_size + joined
+        return self.order[0].key_size + self.order[0].value_size
+
+    cdef bint has_room(self, int64_t size) noexcept nogil:
+        return self.count < self.max_count and self.filled + size <= self.capacity
+
+    cdef Step merge(self) noexcept nogil:
+        cdef Cursor* c
+        cdef Step step
+        cdef int order
+        while True:
+            step = self.place()
+            if step != AT_ENTRY:
+                return step
+            if self.placed == 0:
+                break
+            c = self.order[0]
+            order = -1
+            if self.has_last:
+                order = compare_keys(self.last, self.last_size, c.key, c.key_size)
+            if order < 0:
+                if self.num_operands and not self.emit_joined():
+                    return CHUNK_FULL if self.count else ROOM_NEEDED
+                if c.kind == VALUE and not self.has_room(c.key_size + c.value_size):
+                    return CHUNK_FULL if self.count else ROOM_NEEDED
+                if not self.begin_key(c):
+                    self.waiting = c
+                    return failed(c, NO_MEMORY)
+            elif order > 0:
+                self.waiting = c
+                return failed(c, BAD_ORDER)
+            elif not self.settled and not self.continue_key(c):
+                self.waiting = c
+                return failed(c, NO_MEMORY)
+            self.step_first()
+        if self.num_operands and not self.emit_joined():
+            return CHUNK_FULL if self.count else ROOM_NEEDED
+        return AT_END
+
+    cdef bint begin_key(self, Cursor* c) noexcept nogil:
+        """Takes the newest entry of a key. False: no memory."""
+        self.has_last = True
+        self.settled = True
+        if c.kind == VALUE or c.kind == MERGE:
+            if not self.stones.count or not is_covered(&self.stones, c.key, c.key_size, c.sequence):
+                if c.kind == VALUE:
+                    self.emit(c.key, c.key_size)
+                    self.append_value(c.value, c.value_size)
+                    return True
+                self.settled = False
+                return self.set_last(c.key, c.key_size) and self.push(c)
+        return self.set_last(c.key, c.key_size)
+
+    cdef bint continue_key(self, Cursor* c) noexcept nogil:
+        """Takes an older entry below merge operands. False: no memory."""
+        self.settled = c.kind != MERGE
+        if c.kind == VALUE or c.kind == MERGE:
+            if self.stones.count and is_covered(&self.stones, c.key, c.key_size, c.sequence):
+                self.settled = True
+                return True
+            return self.push(c)
+        return True
+
+    cdef bint push(self, Cursor* c) noexcept nogil:
+        if (
+            not buffer_need(&self.operands, self.operands_size + c.value_size + 1)
+            or not buffer_need(&self.operand_sizes, 8 * (self.num_operands + 1))
+        ):
+            return False
+        copy_bytes(self.operands.data + self.operands_size, c.value, c.value_size)
+        (<int64_t*> self.operand_sizes.data)[self.num_operands] = c.value_size
+        self.operands_size += c.value_size
+        self.num_operands += 1
+        return True
+
+    cdef bint emit_joined(self) noexcept nogil:
+        """Joins the operands of the last key, from the oldest to the newest. False: no room."""
+        cdef const uint8_t* delimiter = <const uint8_t*> PyBytes_AS_STRING(self.delimiter)
+        cdef int64_t between = PyBytes_GET_SIZE(self.delimiter), at = self.operands_size, size
+        cdef int64_t i = self.num_operands
+        if not self.has_room(self.room_needed()):
+            return False
+        self.emit(self.last, self.last_size)
+        self.append_value(NULL, 0)
+        while i > 0:
+            i -= 1
+            size = (<int64_t*> self.operand_sizes.data)[i]
+            at -= size
+            self.extend_value(self.operands.data + at, size)
+            if i:
+                self.extend_value(delimiter, between)
+        self.num_operands = self.operands_size = 0
+        return True
+
+    cdef inline void emit(self, const uint8_t* key, int64_t size) noexcept nogil:
+        self.keys_out[2 * self.count] = <int32_t> self.filled
+        self.keys_out[2 * self.count + 1] = <int32_t> size
+        copy_bytes(self.out + self.filled, key, size)
+        self.last = self.out + self.filled
+        self.last_size = size
+        self.filled += size
+
+    cdef inline void append_value(self, const uint8_t* value, int64_t size) noexcept nogil:
+        self.values_out[2 * self.count] = <int32_t> self.filled
+        self.values_out[2 * self.count + 1] = <int32_t> size
+        copy_bytes(self.out + self.filled, value, size)
+        self.filled += size
+        self.count += 1
+
+    cdef inline void extend_value(self, const uint8_t* value, int64_t size) noexcept nogil:
+        copy_bytes(self.out + self.filled, value, size)
+        self.values_out[2 * self.count - 1] += <int32_t> size
+        self.filled += size
+
+    cdef Step place(self) noexcept nogil:
+        """Puts the cursors that have no entry in their places."""
+        cdef Cursor* c
+        cdef Step step
+        cdef int i, to
+        while self.unplaced:
+            c = self.order[self.placed]
+            step = advance(c, &self.bounds)
+            if step == AT_END:
+                self.unplaced -= 1
+                self.order[self.placed] = self.order[self.placed + self.unplaced]
+            elif step == AT_ENTRY:
+                self.unplaced -= 1
+                to = self.place_of(c, 0)
+                for i in range(self.placed, to, -1):
+                    self.order[i] = self.order[i - 1]
+                self.order[to] = c
+                self.placed += 1
+            else:
+                self.waiting = c
+                return step
+        return AT_ENTRY
+
+    cdef inline void step_first(self) noexcept nogil:
+        """The first entry is done: its cursor goes on."""
+        cdef Cursor* c = self.order[0]
+        cdef int i, to
+        if advance(c, &self.bounds) == AT_ENTRY:
+            if self.placed > 1 and is_before(self.order[1], c):
+                to = self.place_of(c, 2)
+                for i in range(1, to):
+                    self.order[i - 1] = self.order[i]
+                self.order[to - 1] = c
+            return
+        self.placed -= 1
+        for i in range(self.placed):
+            self.order[i] = self.order[i + 1]
+        self.order[self.placed] = c
+        self.unplaced = 1
+
+    cdef inline int place_of(self, const Cursor* c, int low) noexcept nogil:
+        """The number of the first cursor, from `low` on, whose entry is behind that of `c`."""
+        cdef int high = self.placed, middle
+        while low < high:
+            middle = (low + high) // 2
+            if is_before(self.order[middle], c):
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,88 @@
+"""Decompresses blocks of SST files.
+
+    0 none   1 snappy   2 zlib (without a header)   3 bzip2   4 LZ4   5 LZ4HC   7, 64 zstd
+
+All but snappy have the size once decompressed in front, as varint32. (RocksDB: util/compression.h, format 2 and later)
+"""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+
+import lz4.block
+import pyarrow as pa
+
+from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProviderError
+
+# No codec but bzip2 and zstd makes more of a byte than this, and those two are decompressed piece by piece.
+_MOST = {1: 64, 2: 1040, 4: 255, 5: 255}
+_LIMIT = (1 << 31) - 64
+_PIECE = 1 << 20
+_NAMES = {1: "snappy", 2: "zlib", 3: "bzip2", 4: "lz4", 5: "lz4", 7: "zstd", 64: "zstd"}
+
+
+def decompress(compression: int, contents: bytes) -> bytes:
+    """The bytes of a block.
+
+    Raises:
+        CorruptFileError: they do not have their declared size.
+        UnsupportedProviderError: the compression is not known.
+        SizeLimitError: they are 2 GiB or more.
+    """
+    if compression == 0:
+        return contents
+    name = _NAMES.get(compression)
+    if name is None:
+        raise UnsupportedProviderError(
+            f"a block has the compression {compression}, which this release does not read",
+            remedy="Read the database with RocksDB",
+        )
+    size, at = read_varint(contents, 0)
+    if size > _LIMIT:
+        raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {_LIMIT} can")
+    if size > (_MOST.get(compression, size) + 1) * (len(contents) + 1):
+        raise CorruptFileError(f"a block of {len(contents)} bytes declares {size} bytes once decompressed")
+    try:
+        found = _decompressed(name, contents, at, size)
+    except (OSError, ValueError, EOFError, zlib.error, lz4.block.LZ4BlockError) as error:
+        raise CorruptFileError(f"this block does not decompress ({name}): {error}") from error
+    if len(found) != size:
+        raise CorruptFileError(f"this block does not decompress to its declared size ({name})")
+    return found
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of at most 64 bits, and where it ends.
+
+    Raises:
+        CorruptFileError: there is none.
+    """
+    number = 0
+    for i in range(10):
+        if at + i >= len(data):
+            break
+        number |= (data[at + i] & 0x7F) << 7 * i
+        if data[at + i] < 0x80:
+            if number >> 64:
+                break
+            return number, at + i + 1
+    raise CorruptFileError("a number is cut off or has more than 64 bits", offset=at)
+
+
+def _decompressed(name: str, contents: bytes, at: int, size: int) -> bytes:
+    if name == "snappy":
+        return bytes(pa.decompress(contents, decompressed_size=size, codec="snappy", asbytes=True))
+    body = contents[at:]
+    if name == "lz4":
+        return bytes(lz4.block.decompress(body, uncompressed_size=size))
+    if name == "zlib":
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(body, size + 1)
+    if name == "bzip2":
+        return bz2.BZ2Decompressor().decompress(body, size + 1)
+    pieces, left = [], size + 1
+    with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+        while left and (piece := stream.read(min(left, _PIECE))):
+            pieces.append(piece)
+            left -= len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,308 @@
+"""Opens SST files: RocksDB's block-based tables, formats 2 to 6.
+
+    file            data blocks | filter, index, range deletions, properties ... | meta index block | footer
+    footer 2 to 5   byte checksum | handle of the meta index | handle of the index | padding to 41 bytes
+                    | uint32 LE format | uint64 LE magic number                                        53 bytes
+    footer 6        byte checksum | 3e 00 7a 00 | uint32 LE checksum of the footer | uint32 LE base context checksum
+                    | uint32 LE size of the meta index, which ends 5 bytes before the footer | 24 bytes 0
+                    | uint32 LE format | uint64 LE magic number
+    handle          varint64 offset | varint64 size
+    checksum        0 none, 1 CRC-32C (masked), 2 xxHash32, 3 XXH64, 4 XXH3
+    meta index      block of names and handles: rocksdb.properties, rocksdb.range_del, rocksdb.index (format 6) ...
+
+In format 6 the checksum of each block also depends on its offset. cext/sst.pyx has the layout of blocks. (RocksDB:
+table/format.cc, table/meta_blocks.cc)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hdfsstore._cext.sst import block_entries, check_block, footer_checksum
+from hdfsstore.codecs.sst_blocks import decompress, read_varint
+from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedProviderError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Read = Callable[[int, int], "Buffer"]
+# First key, end, sequence number, and the limits at both (cext/sst/tombstones.pxi).
+Tombstone = tuple[bytes, bytes, int, int, int]
+
+MAX_SEQUENCE = (1 << 56) - 1
+RANGE_DELETION = 15
+REMEDY = "The file is damaged: restore it, or read another version"
+BYTEWISE = b"leveldb.BytewiseComparator"
+
+_FOOTER = 53
+_MAGIC = 0x88E241B785F4CFF7
+_OTHER_MAGICS = {
+    0xDB4775248B80FB57: "a table of format 0",
+    0x8242229663BF9564: "a plain table",
+    0x4F3418EB7A8F13B8: "a plain table of format 0",
+    0x926789D0C5F17873: "a cuckoo table",
+}
+_EXTENDED_MAGIC = b"\x3e\x00\x7a\x00"
+_TRAILER = 5
+_NO_END_LIMIT = (1 << 64) - 1
+_OTHER_TOOL = "Read the database with RocksDB"
+_BINARY_SEARCH = (0, 1)
+_INDEX_TYPES = {2: "a partitioned index", 3: "an index with first keys"}
+
+
+class Handle(NamedTuple):
+    """Where a block lies in its file, without its compression and checksum."""
+
+    offset: int
+    size: int
+
+
+class KeyRange(NamedTuple):
+    """The smallest and the largest internal key that a file may hold."""
+
+    smallest: bytes
+    largest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An SST file, as hdfsstore._cext.sst.Merge takes it.
+
+    Attributes:
+        path: for messages.
+        index: the decompressed index block.
+        data_end: where the blocks of the file end.
+        checksum, context: the kind of checksum, and the base context checksum (format 6, otherwise 0).
+        delta_values, user_keys: how the index is written.
+        sequence: the sequence number of all entries of an ingested file, otherwise None.
+        tombstones: the range deletions.
+        properties: by name, as they are in the file.
+        window: reads bytes of the file, from an offset on, so many or more.
+    """
+
+    path: str
+    index: bytes
+    data_end: int
+    checksum: int
+    context: int
+    delta_values: bool
+    user_keys: bool
+    sequence: int | None
+    tombstones: Sequence[Tombstone]
+    properties: Mapping[bytes, bytes]
+    window: Read
+
+    @staticmethod
+    def decompress(compression: int, contents: bytes) -> bytes:
+        return decompress(compression, contents)
+
+
+def open_table(path: str, size: int, read: Read, window: Read, largest_sequence: int, keys: KeyRange) -> Table:
+    """Reads what is at the end of an SST file.
+
+    Args:
+        path: for messages.
+        size: of the file in bytes.
+        read: reads bytes by offset and number.
+        window: for the table.
+        largest_sequence, keys: what the MANIFEST says of the file.
+
+    Raises:
+        CorruptFileError: the file is damaged.
+        UnsupportedVersionError, UnsupportedProviderError: it is in a format that Spark does not write.
+    """
+    tail = _Tail(path, size, read)
+    footer = _read_footer(tail)
+    meta = _handles(tail, footer)
+    properties: dict[bytes, bytes] = {}
+    if b"rocksdb.properties" in meta:
+        properties = dict(tail.entries(footer, meta[b"rocksdb.properties"]))
+    _check_kind(path, meta, properties)
+    index_handle = footer.index_handle or meta.get(b"rocksdb.index")
+    if index_handle is None:
+        raise CorruptFileError("the meta index names no index", path, footer.meta.offset, REMEDY)
+    sequence = _ingested(path, properties, largest_sequence)
+    tombstones: list[Tombstone] = []
+    if b"rocksdb.range_del" in meta:
+        tombstones = _tombstones(path, tail.entries(footer, meta[b"rocksdb.range_del"]), sequence, keys)
+    return Table(
+        path=path,
+        index=tail.block(footer, index_handle),
+        data_end=size - _FOOTER,
+        checksum=footer.checksum,
+        context=footer.context,
+        delta_values=_number(path, properties, b"rocksdb.index.value.is.delta.encoded") != 0,
+        user_keys=_number(path, properties, b"rocksdb.index.key.is.user.key") != 0,
+        sequence=sequence,
+        tombstones=sorted(tombstones),
+        properties=properties,
+        window=window,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    checksum: int
+    context: int
+    meta: Handle
+    index_handle: Handle | None
+
+
+class _Tail:
+    """The end of a file, where all but data and filter of small files is; what is before it is read when needed."""
+
+    def __init__(self, path: str, size: int, read: Read) -> None:
+        self.path = path
+        self.size = size
+        self._read = read
+        self._start = max(size - (1 << 16) - size // 64, 0)
+        self._bytes = bytes(read(self._start, size - self._start)) if size else b""
+        if len(self._bytes) != size - self._start:
+            raise CorruptFileError("the file ends earlier than its size says", path, size, REMEDY)
+
+    def read(self, offset: int, size: int) -> bytes:
+        if offset >= self._start:
+            return self._bytes[offset - self._start : offset - self._start + size]
+        return bytes(self._read(offset, size))
+
+    def block(self, footer: _Footer, handle: Handle) -> bytes:
+        if handle.offset + handle.size + _TRAILER > self.size - _FOOTER:
+            raise CorruptFileError("a handle names a block that the file does not have", self.path, None, REMEDY)
+        whole = self.read(handle.offset, handle.size + _TRAILER)
+        if not check_block(whole, footer.checksum, footer.context, handle.offset):
+            raise CorruptFileError(
+                "the checksum of this block does not match its bytes", self.path, handle.offset, REMEDY
+            )
+        with _located(self.path, handle.offset):
+            return decompress(whole[handle.size], whole[: handle.size])
+
+    def entries(self, footer: _Footer, handle: Handle) -> list[tuple[bytes, bytes]]:
+        block = self.block(footer, handle)
+        with _located(self.path, handle.offset):
+            return block_entries(block)
+
+
+@contextmanager
+def _located(path: str, offset: int) -> Iterator[None]:
+    """Adds the path and the offset of a block to errors of its contents."""
+    try:
+        yield
+    except StateStoreError as error:
+        raise type(error)(error.message, path, offset, error.remedy or REMEDY) from error
+
+
+def _read_footer(tail: _Tail) -> _Footer:
+    path, at = tail.path, tail.size - _FOOTER
+    footer = tail.read(at, _FOOTER) if at >= 0 else b""
+    magic = int.from_bytes(footer[-8:], "little")
+    if magic in _OTHER_MAGICS:
+        raise UnsupportedProviderError(
+            f"the file is {_OTHER_MAGICS[magic]}, which this release does not read", path, remedy=_OTHER_TOOL
+        )
+    if magic != _MAGIC:
+        raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
+    version, checksum = int.from_bytes(footer[41:45], "little"), footer[0]
+    if not 2 <= version <= 6:
+        raise UnsupportedVersionError(
+            f"the SST file has format {version}; this release reads 2 to 6", path, at + 41, _OTHER_TOOL
+        )
+    if checksum > 4:
+        raise CorruptFileError(f"the footer names a checksum of kind {checksum}", path, at, REMEDY)
+    with _located(path, at):
+        if version < 6:
+            offset, place = read_varint(footer[:41], 1)
+            size, place = read_varint(footer[:41], place)
+            index_offset, place = read_varint(footer[:41], place)
+            index_size, place = read_varint(footer[:41], place)
+            return _Footer(checksum, 0, Handle(offset, size), Handle(index_offset, index_size))
+        found, context, meta_size = (int.from_bytes(footer[i : i + 4], "little") for i in (5, 9, 13))
+        without = footer[:5] + bytes(4) + footer[9:]
+        if footer[1:5] != _EXTENDED_MAGIC or footer_checksum(without, checksum, context, at) != found:
+            raise CorruptFileError("the checksum of the footer does not match its bytes")
+        meta_at = at - _TRAILER - meta_size
+        if meta_at < 0:
+            raise CorruptFileError("the footer names a meta index that the file does not have")
+        return _Footer(checksum, context, Handle(meta_at, meta_size), None)
+
+
+def _handles(tail: _Tail, footer: _Footer) -> dict[bytes, Handle]:
+    handles = {}
+    for name, value in tail.entries(footer, footer.meta):
+        with _located(tail.path, footer.meta.offset):
+            offset, at = read_varint(value, 0)
+            size, _ = read_varint(value, at)
+        handles[name] = Handle(offset, size)
+    return handles
+
+
+def _check_kind(path: str, meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes]) -> None:
+    index_type = int.from_bytes(properties.get(b"rocksdb.block.based.table.index.type", b""), "little")
+    comparator = properties.get(b"rocksdb.comparator", BYTEWISE)
+    has: list[str] = []
+    if index_type not in _BINARY_SEARCH:
+        has.append(_INDEX_TYPES.get(index_type, f"an index of type {index_type}"))
+    if b"rocksdb.compression_dict" in meta:
+        has.append("a compression dictionary")
+    if comparator != BYTEWISE:
+        has.append(f"the comparator {comparator.decode('utf-8', 'replace')}")
+    if has:
+        raise UnsupportedProviderError(
+            f"the file has {' and '.join(has)}, which Spark does not write and this release does not read",
+            path,
+            remedy=_OTHER_TOOL,
+        )
+
+
+def _number(path: str, properties: Mapping[bytes, bytes], name: bytes) -> int:
+    if name not in properties:
+        return 0
+    try:
+        return read_varint(properties[name], 0)[0]
+    except CorruptFileError as error:
+        raise CorruptFileError(f"the property {name.decode()} makes no sense", path, None, REMEDY) from error
+
+
+def _ingested(path: str, properties: Mapping[bytes, bytes], largest_sequence: int) -> int | None:
+    """The sequence number of an ingested file: the MANIFEST's; the file's own is 0 or the same."""
+    if int.from_bytes(properties.get(b"rocksdb.external_sst_file.version", b""), "little") < 2:
+        return None
+    own = int.from_bytes(properties.get(b"rocksdb.external_sst_file.global_seqno", b""), "little")
+    if own not in (0, largest_sequence):
+        raise CorruptFileError(
+            f"the ingested file has the sequence number {own}, and {largest_sequence} in the MANIFEST",
+            path,
+            None,
+            REMEDY,
+        )
+    return largest_sequence
+
+
+def _tombstones(path: str, entries: list[tuple[bytes, bytes]], ingested: int | None, keys: KeyRange) -> list[Tombstone]:
+    """The range deletions, within the file's smallest and largest key.
+
+    A compaction cuts its output into files, and a range deletion that goes on in the next file is in both. There newer
+    entries may have lost their sequence numbers, so it must not hold outside of its own file.
+    """
+    smallest, largest = split_key(keys.smallest), split_key(keys.largest)
+    is_open = largest[1:] == (MAX_SEQUENCE, RANGE_DELETION)
+    found = []
+    for internal, end in entries:
+        if len(internal) < 8 or internal[-8] != RANGE_DELETION:
+            raise CorruptFileError("an entry among the range deletions is none", path, None, REMEDY)
+        first, sequence, _ = split_key(internal)
+        first_limit, end_limit = MAX_SEQUENCE, _NO_END_LIMIT
+        if first < smallest[0]:
+            first, first_limit = smallest[0], smallest[1]
+        if end > largest[0]:
+            end, end_limit = largest[0], _NO_END_LIMIT if is_open else largest[1]
+        found.append((first, end, sequence if ingested is None else ingested, first_limit, end_limit))
+    return found
+
+
+def split_key(internal: bytes) -> tuple[bytes, int, int]:
+    """User key, sequence number and kind of an internal key, which has 8 bytes or more."""
+    trailer = int.from_bytes(internal[-8:], "little")
+    return internal[:-8], trailer >> 8, trailer & 0xFF

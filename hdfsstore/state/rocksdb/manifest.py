@@ -1,0 +1,249 @@
+"""Reads CURRENT and MANIFEST: the live SST files of a RocksDB, and in which order they are.
+
+    CURRENT       name of the MANIFEST, a line feed
+    MANIFEST      blocks of 32 KiB of pieces; fewer than 7 bytes at the end of a block are 0
+    piece         uint32 LE CRC-32C (masked) of type and data | uint16 LE size of the data | byte type | data
+    type          1 a whole record, 2 its first piece, 3 a middle one, 4 the last one; 5 to 8 the same, with the
+                  uint32 LE number of the log between type and data (and in the checksum)
+    record        edits: varint32 tag | fields
+                  1 comparator (text), 2 log number, 3 next file number, 4 last sequence number, 9, 10 log numbers: v
+                  5 compaction pointer: v level | text; 6 deleted file: v level | v number
+                  103 new file: v level | v number | v size | text smallest internal key | text largest one
+                      | v smallest sequence number | v largest one | v tag | text ... | v 1
+                  7, 100, 102 new file of older releases
+                  200 column family: v; 201 its name: text; 202 it is dropped; 203 highest number of one: v
+                  300 edits that count together: v how many follow
+                  8192 and more: text, may be passed over
+    v, text       varint32 or varint64; varint32 size | bytes
+
+(RocksDB: db/log_format.h, db/version_edit.h, db/version_edit.cc)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from hdfsstore._cext.crc32c import crc32c
+from hdfsstore.codecs.sst_blocks import read_varint
+from hdfsstore.codecs.sst_table import BYTEWISE, KeyRange, split_key
+from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
+from hdfsstore.state.rocksdb.archive import REMEDY
+
+_OTHER_TOOL = "Read the database with RocksDB"
+
+_BLOCK = 32 << 10
+_HEADER = 7
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_RECYCLED = 4
+_SAFE = 1 << 13
+_FIELD_UNSAFE = 1 << 6
+_FIELD_END = 1
+_FIELD_BLOB = 4
+_LEVELS = 64
+
+
+class LiveFile(NamedTuple):
+    """An SST file of a RocksDB.
+
+    Attributes:
+        level: files of level 0 may overlap, and those of a level after it do not.
+        number: of the file, from which it has its name.
+        size: in bytes.
+        keys: the smallest and the largest internal key.
+        smallest_sequence, largest_sequence: of its entries.
+    """
+
+    level: int
+    number: int
+    size: int
+    keys: KeyRange
+    smallest_sequence: int
+    largest_sequence: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:06d}.sst"
+
+
+@dataclass
+class _State:
+    files: dict[int, LiveFile] = field(default_factory=dict)
+    comparator: bytes = BYTEWISE
+
+
+def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
+    """The SST files that are live, from the newest to the oldest: level 0 by sequence numbers, then level by level.
+
+    Args:
+        files: CURRENT, MANIFEST and others, by name.
+        path: of the zip, for messages.
+
+    Raises:
+        CorruptFileError: the MANIFEST is missing or damaged.
+        UnsupportedProviderError: the database has what Spark's do not have.
+    """
+    current = files.get("CURRENT", b"")
+    name = current.decode("ascii", "replace").removesuffix("\n")
+    if not name.startswith("MANIFEST-") or name not in files:
+        raise CorruptFileError(f"CURRENT names {name!r}, which is no MANIFEST of the zip", path, None, REMEDY)
+    for log, content in files.items():
+        if log.endswith(".log") and content:
+            raise UnsupportedProviderError(
+                f"{log} has {len(content)} bytes of changes that are in no SST file; Spark's are empty",
+                path,
+                remedy="Open the database with RocksDB and flush it",
+            )
+    state = _State()
+    place = f"{path}:{name}"
+    for offset, record in _records(files[name], place):
+        try:
+            _Edit(record, state).apply()
+        except CorruptFileError as error:
+            raise CorruptFileError(f"a record {error.message}", place, offset, REMEDY) from error
+        except UnsupportedProviderError as error:
+            raise UnsupportedProviderError(error.message, place, offset, _OTHER_TOOL) from error
+    return _in_order(list(state.files.values()), place)
+
+
+def _in_order(files: list[LiveFile], place: str) -> list[LiveFile]:
+    level_0 = sorted((f for f in files if f.level == 0), key=lambda f: (-f.largest_sequence, -f.number))
+    others = sorted((f for f in files if f.level), key=lambda f: (f.level, split_key(f.keys.smallest)[0]))
+    for before, after in pairwise(others):
+        if before.level == after.level and _is_behind(before.keys.largest, after.keys.smallest):
+            raise CorruptFileError(
+                f"the files {before.number} and {after.number} of level {after.level} overlap", place, None, REMEDY
+            )
+    return level_0 + others
+
+
+def _is_behind(key: bytes, other: bytes) -> bool:
+    (user, sequence, kind), (other_user, other_sequence, other_kind) = split_key(key), split_key(other)
+    return user > other_user or (user == other_user and (sequence, kind) < (other_sequence, other_kind))
+
+
+def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
+    """The records, with their offsets."""
+    at, begun = 0, 0
+    pieces: list[bytes] | None = None
+    while at < len(content):
+        room = _BLOCK - at % _BLOCK
+        if room < _HEADER:
+            if any(content[at : at + room]):
+                raise CorruptFileError("bytes behind the last piece of a block are not 0", place, at, REMEDY)
+            at += room
+            continue
+        header = content[at : at + _HEADER]
+        size = int.from_bytes(header[4:6], "little")
+        kind = header[6] if len(header) == _HEADER else 0
+        data = content[at + _HEADER : at + _HEADER + size]
+        if len(header) < _HEADER or len(data) < size or size > room - _HEADER:
+            raise CorruptFileError("a piece of a record is cut off", place, at, REMEDY)
+        if not _WHOLE <= kind <= _LAST + _RECYCLED or _masked(crc32c(header[6:] + data)) != header[:4]:
+            raise CorruptFileError("the checksum of a piece does not match its bytes", place, at, REMEDY)
+        if kind > _LAST:
+            kind, data = kind - _RECYCLED, data[4:]
+        if (pieces is None) != (kind in (_WHOLE, _FIRST)):
+            raise CorruptFileError("the pieces of a record do not follow each other", place, at, REMEDY)
+        if kind in (_WHOLE, _FIRST):
+            begun, pieces = at, []
+        assert pieces is not None
+        pieces.append(data)
+        at += _HEADER + size
+        if kind in (_WHOLE, _LAST):
+            yield begun, b"".join(pieces)
+            pieces = None
+    if pieces is not None:
+        raise CorruptFileError("the last record is cut off", place, begun, REMEDY)
+
+
+def _masked(crc: int) -> bytes:
+    return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+class _Edit:
+    """A record of the MANIFEST, which changes a state."""
+
+    def __init__(self, record: bytes, state: _State) -> None:
+        self._record = record
+        self._state = state
+        self._at = 0
+
+    def apply(self) -> None:
+        deleted, added = set[tuple[int, int]](), list[LiveFile]()
+        while self._at < len(self._record):
+            tag = self._number()
+            if tag == 1:
+                comparator = self._text()
+                if comparator != BYTEWISE:
+                    raise UnsupportedProviderError(
+                        f"the database has the comparator {comparator.decode('utf-8', 'replace')}"
+                    )
+            elif tag in (2, 3, 4, 9, 10, 203, 300):
+                self._number()
+            elif tag == 5:
+                self._number()
+                self._text()
+            elif tag == 6:
+                deleted.add((self._number(), self._number()))
+            elif tag in (7, 100, 102, 103):
+                added.append(self._new_file(tag))
+            elif tag in (200, 201, 202):
+                self._other_family(tag)
+            elif tag >= _SAFE:
+                self._text()
+            else:
+                raise UnsupportedProviderError(f"the database has an edit with the tag {tag}, which is not known")
+        files = self._state.files
+        for level, number in deleted:
+            if number not in files or files[number].level != level:
+                raise CorruptFileError(f"deletes the file {number} of level {level}, which is not there")
+            del files[number]
+        for new in added:
+            if new.number in files:
+                raise CorruptFileError(f"adds the file {new.number}, which is there already")
+            files[new.number] = new
+
+    def _other_family(self, tag: int) -> None:
+        if tag == 202 or (tag == 200 and self._number() != 0) or tag == 201:
+            raise UnsupportedProviderError("the database has column families of RocksDB, which Spark's do not have")
+
+    def _new_file(self, tag: int) -> LiveFile:
+        level, number = self._number(), self._number()
+        if tag == 102:
+            self._no_path(self._number())
+        size = self._number()
+        keys = KeyRange(self._text(), self._text())
+        if min(map(len, keys)) < 8 or level >= _LEVELS or _is_behind(keys.smallest, keys.largest):
+            raise CorruptFileError(f"has an impossible level or key of the file {number}")
+        sequences = (0, 0) if tag == 7 else (self._number(), self._number())
+        while tag == 103 and (what := self._number()) != _FIELD_END:
+            value = self._text()
+            if what == _FIELD_BLOB and read_varint(value, 0)[0]:
+                raise UnsupportedProviderError("the database has blob files, which Spark's do not have")
+            if what == 65:
+                self._no_path(value[0] if value else 0)
+            elif what & _FIELD_UNSAFE:
+                raise UnsupportedProviderError(f"the database has files with the field {what}, which is not known")
+        return LiveFile(level, number, size, keys, *sequences)
+
+    def _no_path(self, path_id: int) -> None:
+        if path_id:
+            raise UnsupportedProviderError("the database has files in several folders, which Spark's do not have")
+
+    def _number(self) -> int:
+        try:
+            number, self._at = read_varint(self._record, self._at)
+        except CorruptFileError:
+            raise CorruptFileError("ends within a number") from None
+        return number
+
+    def _text(self) -> bytes:
+        size = self._number()
+        text = self._record[self._at : self._at + size]
+        if len(text) < size:
+            raise CorruptFileError("ends within a text")
+        self._at += size
+        return text

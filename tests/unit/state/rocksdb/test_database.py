@@ -1,0 +1,77 @@
+"""RocksDBs of many options, and zips of real Sparks: our rows are those that RocksDB itself reads."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from rocksdict import Rdict
+
+from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.state.rocksdb.archive import decode
+from hdfsstore.state.rocksdb.database import Database
+from tests.support.databases import (
+    CHECKSUMS,
+    COMPRESSIONS,
+    Row,
+    archive_of,
+    by_rocksdb,
+    opened,
+    options,
+    rows_of,
+    zip_by_rocksdb,
+)
+
+DATA = Path(__file__).parents[3] / "data"
+PAIRS = list(itertools.zip_longest(COMPRESSIONS, CHECKSUMS, fillvalue="xxh3"))
+ZIPS = sorted(DATA.glob("spark-*/*/checkpoint/state/**/*.zip"))
+
+
+def key(number: int) -> bytes:
+    return b"key %05d" % number
+
+
+def fill(database: Rdict, chance: random.Random, rounds: int = 3, steps: int = 600) -> None:
+    """Updates in several files of level 0, which overlap."""
+    for turn in range(rounds):
+        for step in range(steps):
+            if chance.random() < 0.3:
+                database.delete(key(chance.randrange(900)))
+            else:
+                database[key(chance.randrange(900))] = b"value %d " % step * chance.randrange(6)
+        if turn:
+            first, end = sorted(chance.sample(range(900), 2))
+            database.delete_range(key(first), key(end))
+        database.flush()
+
+
+def written(folder: Path, **how: object) -> list[Row]:
+    with_options = options(**how)  # type: ignore[arg-type]
+    database = Rdict(str(folder / "db"), with_options)
+    fill(database, random.Random(str(how)))
+    database.close()
+    return by_rocksdb(folder / "db", with_options)
+
+
+@pytest.mark.parametrize("format_version", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("index_restarts", [1, 16])
+def test_formats(tmp_path: Path, format_version: int, index_restarts: int) -> None:
+    rows = written(tmp_path, format_version=format_version, index_restarts=index_restarts, block_size=300)
+    assert len(rows) > 100
+    assert rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks()) == rows
+
+
+@pytest.mark.parametrize(("compression", "checksum"), PAIRS)
+@pytest.mark.parametrize("format_version", [5, 6])
+def test_compressions_and_checksums(tmp_path: Path, compression: str, checksum: str, format_version: int) -> None:
+    rows = written(tmp_path, compression=compression, checksum=checksum, format_version=format_version)
+    assert rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks()) == rows
+
+
+@pytest.mark.parametrize("path", ZIPS, ids=lambda path: str(path.relative_to(DATA)))
+def test_zips_of_spark(path: Path) -> None:
+    archive = decode(path.read_bytes(), str(path))
+    database = Database(LocalFileManager(), str(path.parent), archive, str(path))
+    assert rows_of(database.chunks()) == zip_by_rocksdb(path)
