@@ -117,15 +117,9 @@ class BatchCodec:
     def decode(self, rows: BinaryRows) -> pa.StructArray:
         """The rows as structs; a null stays one."""
         codec = self._known()
-        if pa.types.is_large_binary(rows.type):
-            if (pc.sum(pc.binary_length(rows)).as_py() or 0) > _MOST_BYTES:
-                raise SizeLimitError(
-                    f"{len(rows)} {self._part}s take 2 GiB or more", remedy="Ask for fewer rows at a time"
-                )
-            rows = pa.concat_arrays([rows]).cast(pa.binary())  # drops the bytes before a slice
-        data = rows.buffers()[2] or pa.py_buffer(b"")
+        data, spans = spans_of(rows, f"{self._part}s")
         try:
-            return codec.decode(data, _spans(rows))
+            return codec.decode(data, spans)
         except SchemaMismatchError as error:
             raise self._mismatch(error) from error
 
@@ -150,12 +144,20 @@ class BatchCodec:
         )
 
 
-def _spans(rows: pa.BinaryArray) -> pa.Buffer:
-    """A pair of int32 for each row: its offset in the data, and its size or -1 for a null."""
+def spans_of(rows: BinaryRows, what: str) -> tuple[pa.Buffer, pa.Buffer]:
+    """The bytes of rows, and a pair of int32 for each row: its offset in them, and its size or -1 for a null.
+
+    Raises:
+        SizeLimitError: they take 2 GiB or more; the message begins with their number and `what`.
+    """
+    if pa.types.is_large_binary(rows.type):
+        if (pc.sum(pc.binary_length(rows)).as_py() or 0) > _MOST_BYTES:
+            raise SizeLimitError(f"{len(rows)} {what} take 2 GiB or more", remedy="Ask for fewer rows at a time")
+        rows = pa.concat_arrays([rows]).cast(pa.binary())  # drops the bytes before a slice
     sizes = pc.fill_null(pc.binary_length(rows), -1).cast(pa.int64())
-    offsets = rows.buffers()[1]
+    _, offsets, data = rows.buffers()
     if offsets is None:  # of an empty array
-        return pa.py_buffer(b"")
+        return pa.py_buffer(b""), pa.py_buffer(b"")
     starts = pa.Array.from_buffers(pa.int32(), len(rows), [None, offsets], offset=rows.offset).cast(pa.int64())
     pairs = pc.bit_wise_or(pc.shift_left(sizes, 32), starts)  # on a little-endian machine
-    return pairs.buffers()[1]
+    return data or pa.py_buffer(b""), pairs.buffers()[1]
