@@ -39,7 +39,7 @@ def compile_java(environment: Environment, folder: Path) -> Path:
 def listed(environment: Environment) -> list[tuple[str, bool]]:
     """The names of the cases of a Spark, and whether each needs a session of its own."""
     code = (
-        "import sys; from tests.data.generate import cases, types_cases, case\n"
+        "import sys; from tests.data.generate import case, write\n"
         "for found in case.cases_of(sys.argv[1]): print(found.name, int(found.own_session))"
     )
     said = subprocess.run(

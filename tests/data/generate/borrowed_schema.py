@@ -1,4 +1,4 @@
-"""Makes the state of Spark 2 readable for the statestore source, in a copy of the checkpoint.
+"""Makes the state of old Sparks readable for the statestore source, in a copy of the checkpoint.
 
 No Spark before 3.0 writes the schema file that it wants. Spark 2.1 has no commit log either, and no confs in its
 offset log.
@@ -6,6 +6,7 @@ offset log.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -57,4 +58,21 @@ def readable_copy(checkpoint: Path, case: str, spark: str) -> Path:
             (commits / file.name).write_text('v1\n{"nextBatchWatermarkMs":0}', encoding="utf-8")
             file.write_text(file.read_text(encoding="utf-8").replace("}\n", f"{CONFS}\n", 1), encoding="utf-8")
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    return copy
+
+
+def with_prefixes(checkpoint: Path) -> Path:
+    """A copy of a session window's checkpoint of RocksDB with the operator metadata of Spark 4.
+
+    Spark 3 keeps none, without which the statestore source does not know that keys have a prefix of one column.
+    """
+    copy = checkpoint.with_name("readable")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(checkpoint, copy)
+    metadata = copy / "state" / "0" / "_metadata" / "metadata"
+    metadata.parent.mkdir()
+    operator = {"operatorId": 0, "operatorName": "sessionWindowStateStoreSaveExec"}
+    store = {"storeName": "default", "numColsPrefixKey": 1, "numPartitions": PARTITIONS}
+    content = {"operatorInfo": operator, "stateStoreInfo": [store]}
+    metadata.write_text(f"v1\n{json.dumps(content)}", encoding="utf-8")
     return copy

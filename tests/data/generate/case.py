@@ -29,10 +29,13 @@ class Inputs:
         self.folder = folder
 
     def stream(self, name: str, schema: str, batches: Sequence[Sequence[Row]], source_name: str = "") -> DataFrame:
-        """One JSON file a batch, with rising modification times, as a stream of the given schema."""
+        """One JSON file a batch, with rising modification times, as a stream of the given schema.
+
+        Called again with the same name, it adds its files to those that are there.
+        """
         folder = self.folder / name
-        folder.mkdir(parents=True)
-        for number, rows in enumerate(batches):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, rows in enumerate(batches, len(list(folder.iterdir()))):
             file = folder / f"{number:03}.json"
             file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
             os.utime(file, (FIRST_FILE_TIME + number, FIRST_FILE_TIME + number))
@@ -44,12 +47,19 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Query:
-    """A streaming DataFrame and how it is written."""
+    """A streaming DataFrame and how it is written.
+
+    batches: for queries in processing time, which run batches without end: stop after so many, one a second.
+    then: builds the query that goes on from the checkpoint afterwards, with confs_then on top of the case's confs.
+    """
 
     frame: DataFrame
     mode: str = "update"
     fail_in_batch: int | None = None
     sink_name: str = ""
+    batches: int | None = None
+    then: Callable[[], Query] | None = None
+    confs_then: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Case:
     sparks: tuple[str, ...]
     confs: dict[str, str] = field(default_factory=dict)
     own_session: bool = False
-    afterwards: Callable[[Path], None] | None = None
+    afterwards: Callable[[SparkSession, Path], None] | None = None
 
 
 CASES: dict[str, Case] = {}
@@ -76,16 +86,20 @@ def case(
     *sparks: str,
     confs: dict[str, str] | None = None,
     own_session: bool = False,
-    afterwards: Callable[[Path], None] | None = None,
+    afterwards: Callable[[SparkSession, Path], None] | None = None,
+    suffix: str = "",
 ) -> Callable[[Callable[[Inputs], Query]], Callable[[Inputs], Query]]:
     """Registers a function as the case of its name; its docstring is the description.
 
     own_session: confs must be there when the session starts (maintenance), so no other case shares it.
-    afterwards: called with the checkpoint's folder when the query has ended.
+    afterwards: called with the session and the checkpoint's folder when the query has ended.
+    suffix: ends the name and the description, where one function makes several cases.
     """
 
     def register(build: Callable[[Inputs], Query]) -> Callable[[Inputs], Query]:
         name, description = build.__name__, " ".join((build.__doc__ or "").split())
+        if suffix:
+            name, description = f"{name}_{suffix}", f"{description}: {suffix}."
         CASES[name] = Case(name, description, build, sparks, confs or {}, own_session, afterwards)
         return build
 

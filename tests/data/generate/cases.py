@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from .case import ALL, LAST, PROVIDER, ROCKSDB, SINCE_40, Inputs, Query, case
+from .case import ALL, LAST, SINCE_40, Inputs, Query, case
 from .data import EVENTS, events
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -234,7 +234,7 @@ def unfinished_batch(inputs: Inputs) -> Query:
     return Query(query.frame, query.mode, fail_in_batch=3)
 
 
-def leave_temporary_file(checkpoint: Path) -> None:
+def leave_temporary_file(spark: SparkSession, checkpoint: Path) -> None:  # noqa: ARG001
     """What a query that was killed between write and rename leaves in offsets/."""
     name = ".4.0f8fad5b-d9cb-469f-a165-70867728950e.tmp"
     offsets = checkpoint / "offsets"
@@ -266,50 +266,3 @@ def query_evolution(inputs: Inputs) -> Query:
     """Named sources and a named sink: offset log version 2, commit log version 3."""
     stream = inputs.stream("input", EVENTS, events(3), source_name="clicks")
     return Query(stream.groupBy("k").agg(F.count("*")), sink_name="totals")
-
-
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-IDS = {PROVIDER: ROCKSDB, CHANGELOG: "true", "spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
-
-
-@case("3.5", "4.0.0", confs={PROVIDER: ROCKSDB, CHANGELOG: "true"})
-def rocksdb_changelog(inputs: Inputs) -> Query:
-    """RocksDB with changelog files, without unique ids."""
-    return counts(inputs, 3)
-
-
-@case(*LAST, confs=IDS)
-def rocksdb_unique_ids(inputs: Inputs) -> Query:
-    """RocksDB with checkpoint format version 2: unique ids in file names and commits/, file checksums."""
-    return counts(inputs, 3)
-
-
-@case(*LAST, confs=IDS)
-def rocksdb_join_unique_ids(inputs: Inputs) -> Query:
-    """Stream-stream join on RocksDB with checkpoint format version 2: several ids a partition in commits/."""
-    return joined(inputs, "inner")
-
-
-@case(*LAST, confs={PROVIDER: ROCKSDB, CHANGELOG: "true", JOIN_FORMAT: "3"})
-def rocksdb_join_format3(inputs: Inputs) -> Query:
-    """Stream-stream join with join state format 3: one store with a column family for each of the four."""
-    return joined(inputs, "inner")
-
-
-@case(*LAST, confs={PROVIDER: ROCKSDB, CHANGELOG: "true", JOIN_FORMAT: "4"})
-def rocksdb_join_format4(inputs: Inputs) -> Query:
-    """Stream-stream join with join state format 4: column families by key and timestamp."""
-    return joined(inputs, "inner")
-
-
-@case("4.0.0", "4.3", confs={PROVIDER: ROCKSDB, CHANGELOG: "true"})
-def transform_with_state(inputs: Inputs) -> Query:
-    """transformWithStateInPandas with value, list and map state: schema version 3, operator metadata version 2."""
-    from .processor import OUTPUT, Totals
-
-    stream = inputs.stream("input", EVENTS, events(3))
-    return Query(
-        stream.groupBy("k").transformWithStateInPandas(
-            statefulProcessor=Totals(), outputStructType=OUTPUT, outputMode="Update", timeMode="None"
-        )
-    )

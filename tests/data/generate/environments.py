@@ -48,6 +48,7 @@ class Environment:
 
 
 OLD_CASES = ("aggregation", "drop_duplicates", "window_aggregation")
+OLD_ROCKSDB_CASES = tuple(f"rocksdb_{name}" for name in (*OLD_CASES, "session_window", "self_join"))
 ENVIRONMENTS = {
     environment.spark: environment
     for environment in (
@@ -57,7 +58,7 @@ ENVIRONMENTS = {
         Environment("4.0.0", "3.11", ("pandas==2.2.3", "pyarrow==18.1.0", "numpy==1.26.4", "protobuf==5.28.3")),
         # 3.2.1 and 3.3.0 are the last of their lines that declare the input row as the value of dropDuplicates.
         Environment("3.3.0", "3.8", cases=("drop_duplicates",)),
-        Environment("3.2.1", "3.8", cases=OLD_CASES),
+        Environment("3.2.1", "3.8", cases=OLD_CASES + OLD_ROCKSDB_CASES),
         Environment("2.4.8", "3.7", cases=OLD_CASES),
         # In 2.1 dropDuplicates is an aggregation.
         Environment("2.1.3", "3.6", cases=("aggregation", "window_aggregation")),

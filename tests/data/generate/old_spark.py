@@ -62,23 +62,51 @@ def window_aggregation(stream):
     return stream.groupBy(F.window("ts", "3 minutes"), "k").agg(F.count("*"), F.sum("d")), "append"
 
 
-CASES = {case.__name__: case for case in (aggregation, drop_duplicates, window_aggregation)}
+def session_window(stream):
+    """Session windows in append mode with a watermark: keys with a prefix."""
+    stream = stream.withWatermark("ts", "3 minutes")
+    return stream.groupBy(F.session_window("ts", "90 seconds"), "k").agg(F.count("*"), F.sum("n")), "append"
+
+
+def self_join(stream):
+    """A left outer join of the stream with itself: four stores."""
+    left = stream.withWatermark("ts", "2 minutes").alias("l")
+    right = stream.withColumnRenamed("ts", "t").withWatermark("t", "1 minute").alias("r")
+    near = "l.k = r.k AND t BETWEEN ts - INTERVAL 2 MINUTES AND ts + INTERVAL 2 MINUTES"
+    return left.join(right, F.expr(near), "leftOuter"), "append"
+
+
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
+ON_ROCKSDB = (aggregation, drop_duplicates, window_aggregation, session_window, self_join)
+CASES = {
+    **{case.__name__: (case, {}) for case in (aggregation, drop_duplicates, window_aggregation)},
+    **{f"rocksdb_{case.__name__}": (case, ROCKSDB) for case in ON_ROCKSDB},
+}
 
 
 def run(spark, name, folder):
     """Runs the query of a case and notes in case.json what it was and what its sink got."""
     shutil.rmtree(str(folder), ignore_errors=True)
-    frame, mode = CASES[name](events(spark, folder / "input" / "input"))
+    build, confs = CASES[name]
+    for conf, value in confs.items():
+        spark.conf.set(conf, value)
+    frame, mode = build(events(spark, folder / "input" / "input"))
     writer = frame.writeStream.outputMode(mode).format("memory").queryName(name)
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
     query.processAllAvailable()
     operators = query.recentProgress[-1].get("stateOperators", [])
     query.stop()
+    for conf in confs:
+        spark.conf.unset(conf)
     about = {
         "spark": pyspark.__version__,
         "case": name,
-        "description": CASES[name].__doc__,
-        "confs": {},
+        "description": build.__doc__,
+        "confs": confs,
         "operator_names": [operator.get("operatorName") for operator in operators],
         "output": [json.loads(row) for row in sorted(spark.table(name).toJSON().collect())],
     }

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType, YearMonthIntervalType
 
-from .borrowed_schema import readable_copy
+from .borrowed_schema import readable_copy, with_prefixes
 from .session import start
 
 VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
@@ -31,7 +31,7 @@ SPECIAL = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
 
 @dataclass(frozen=True)
 class Read:
-    """One read of the statestore source. change_feed: first and last batch."""
+    """One read of the statestore source. change_feed: first and last batch. nested: lists and maps as they are."""
 
     operator_id: int
     store_name: str
@@ -39,10 +39,13 @@ class Read:
     join_side: str | None = None
     change_feed: tuple[int, int] | None = None
     state_variable: str | None = None
+    nested: bool = False
+    timers: bool = False
 
     @property
     def name(self) -> str:
         parts = [f"op{self.operator_id}", self.join_side or self.store_name, self.state_variable]
+        parts += ["nested" if self.nested else None, "timers" if self.timers else None]
         parts.append("changes" if self.change_feed else f"batch{self.batch_id}")
         return "-".join(part for part in parts if part)
 
@@ -54,6 +57,10 @@ class Read:
             reader = reader.option("storeName", self.store_name)
         if self.state_variable:
             reader = reader.option("stateVarName", self.state_variable)
+        if self.nested:
+            reader = reader.option("flattenCollectionTypes", False)
+        if self.timers:
+            reader = reader.option("readRegisteredTimers", True)
         if self.change_feed:
             start, end = self.change_feed
             reader = reader.option("readChangeFeed", True).option("changeStartBatchId", start)
@@ -80,12 +87,18 @@ def stores(operator: Path) -> list[str]:
     return sorted(name for name in named if "-" in name) or ["default"]
 
 
-def state_variables(operator: Path) -> list[str]:
-    """The state variables of transformWithState, from its operator metadata."""
-    for file in sorted((operator / "_metadata" / "v2").glob("[0-9]*")):
-        properties = json.loads(json.loads(file.read_text().split("\n", 1)[1]).get("operatorPropertiesJson") or "{}")
-        return [variable["stateName"] for variable in properties.get("stateVariables", [])]
-    return []
+def transformations(operator: Path) -> Iterator[dict[str, Any]]:
+    """What the files of operator metadata say of a transformWithState, one after the other."""
+    for file in sorted((operator / "_metadata" / "v2").glob("[0-9]*"), key=lambda file: int(file.name)):
+        properties = json.loads(file.read_text().split("\n", 1)[1]).get("operatorPropertiesJson")
+        if properties:
+            yield json.loads(properties)
+
+
+def state_variables(operator: Path) -> dict[str, str]:
+    """The state variables of transformWithState and their types."""
+    known = (variable for found in transformations(operator) for variable in found.get("stateVariables", []))
+    return {variable["stateName"]: variable["stateVariableType"] for variable in known}
 
 
 def joins_in_one_store(operator: Path) -> bool:
@@ -102,15 +115,21 @@ def reads(checkpoint: Path) -> Iterator[Read]:
         names = stores(operator)
         sides = ["left", "right"] if len(names) > 1 or joins_in_one_store(operator) else []
         names = [] if joins_in_one_store(operator) else names
-        for variable in state_variables(operator) or [None]:
+        feed, first = (committed[0], committed[-1]), Read(int(operator.name), "default", committed[-1])
+        for variable, kind in (state_variables(operator) or {None: ""}).items():
+            timers = kind == "TimerState"
             for name in names:
+                read = replace(first, store_name=name, state_variable=None if timers else variable, timers=timers)
                 for batch in committed:
-                    yield Read(int(operator.name), name, batch, state_variable=variable)
-                feed = (committed[0], committed[-1])
-                yield Read(int(operator.name), name, committed[-1], change_feed=feed, state_variable=variable)
+                    yield replace(read, batch_id=batch)
+                yield replace(read, change_feed=feed)
+                if kind in ("ListState", "MapState"):
+                    yield replace(read, nested=True)
+                    yield replace(read, nested=True, change_feed=feed)
         for side in sides:
             for batch in committed:
-                yield Read(int(operator.name), "default", batch, join_side=side)
+                yield replace(first, batch_id=batch, join_side=side)
+            yield replace(first, join_side=side, change_feed=feed)
 
 
 def write(spark: SparkSession, read: Read, checkpoint: Path, truth: Path, deduplicates: bool) -> dict[str, Any]:
@@ -174,7 +193,16 @@ def reason(error: Exception) -> str:
 
 # The columns of the statestore source. Map and list variables of transformWithState have no value.
 ROWS = ["key", "value", "list_element", "user_map_key", "user_map_value"]
-ORDER = ["batch_id", "change_type", *ROWS, "expiration_timestamp_ms", "partition_id", "key_hash"]
+ORDER = [
+    "batch_id",
+    "change_type",
+    *ROWS,
+    "list_value",
+    "map_value",
+    "expiration_timestamp_ms",
+    "partition_id",
+    "key_hash",
+]
 
 
 def row_columns(frame: DataFrame) -> list[str]:
@@ -255,10 +283,12 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
         spark.conf.set(conf, value)  # unique ids are read only where the session asks for them
     if about["spark"].startswith("2."):
         about["borrowed_schema"], readable = True, readable_copy(checkpoint, about["case"], about["spark"])
+    elif about["spark"].startswith("3.") and about["case"] == "rocksdb_session_window":
+        about["borrowed_prefix"], readable = True, with_prefixes(checkpoint)
     else:
         readable = checkpoint
     committed = committed_batches(checkpoint)
-    deduplicates = about["case"].startswith("drop_duplicates")
+    deduplicates = about["case"].removeprefix("rocksdb_").startswith("drop_duplicates")
     about |= {
         "operators": [
             {"operator_id": number, "operator_name": name, "stores": stores(checkpoint / "state" / str(number))}

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 import traceback
 from pathlib import Path
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from . import cases, types_cases  # noqa: F401 (they register their cases)
+from . import cases, rocksdb_by_hand, rocksdb_cases, transform_cases, types_cases  # noqa: F401 (they register their cases)
 from .case import CASES, Case, FailedOnPurpose, Inputs, Query
 from .session import start
 
@@ -26,19 +28,26 @@ def run(spark: SparkSession, case: Case, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, value in case.confs.items():
         spark.conf.set(name, value)
+    confs = dict(case.confs)
     try:
         query = case.build(Inputs(spark, folder / "input"))
         names = run_query(query, folder / "checkpoint")
+        while query.then:
+            confs |= query.confs_then
+            for name, value in query.confs_then.items():
+                spark.conf.set(name, value)
+            query = query.then()
+            names = run_query(query, folder / "checkpoint")
     finally:
-        for name in case.confs:
+        for name in confs:
             spark.conf.unset(name)
     if case.afterwards:
-        case.afterwards(folder / "checkpoint")
+        case.afterwards(spark, folder / "checkpoint")
     about = {
         "spark": pyspark.__version__,
         "case": case.name,
         "description": case.description,
-        "confs": case.confs,
+        "confs": confs,
         "operator_names": names,
     }
     (folder / "case.json").write_text(json.dumps(about), encoding="utf-8")
@@ -56,13 +65,23 @@ def run_query(query: Query, checkpoint: Path) -> list[str]:
     writer = writer.format("noop") if query.fail_in_batch is None else writer.foreachBatch(sink)
     if query.sink_name:
         writer._jwrite = writer._jwrite.name(query.sink_name)
-    running = writer.trigger(availableNow=True).start()
+    trigger = {"availableNow": True} if query.batches is None else {"processingTime": "1 second"}
+    running = writer.trigger(**trigger).start()
     try:
+        if query.batches is not None:
+            stop_after(running, checkpoint / "commits" / str(query.batches - 1))
         running.awaitTermination()
     except Exception as error:
         if query.fail_in_batch is None or ON_PURPOSE not in str(error):
             raise
     return [operator["operatorName"] for operator in running.recentProgress[-1]["stateOperators"]]
+
+
+def stop_after(running: StreamingQuery, commit: Path) -> None:
+    """Stops a query once a batch is committed."""
+    while running.isActive and not commit.exists():
+        time.sleep(0.05)
+    running.stop()
 
 
 def main(folder: Path, class_path: Path, names: list[str]) -> None:

@@ -79,7 +79,7 @@ def test_as_sparks_state_metadata_source(case: Path) -> None:
 def test_schemas(case: Path) -> None:
     checkpoint = Checkpoint(case / "checkpoint")
     for read in truth(case)["reads"]:
-        if read["join_side"] is None and read["state_variable"] is None:
+        if read["join_side"] is None and read["state_variable"] is None and not read.get("timers"):
             store = checkpoint.operator(read["operator_id"], read["batch_id"]).store(read["store_name"])
             if not Path(store.schema_path).exists():
                 assert truth(case)["spark"] < "3"

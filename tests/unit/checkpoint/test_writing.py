@@ -41,8 +41,8 @@ def query_again(path: Path) -> bytes:
 
 
 def operator_again(path: Path) -> bytes:
-    folder = path.parents[2] if path.parent.name == "v2" else path.parents[1]
-    metadata = read_operator_metadata(LOCAL, str(folder))
+    folder, batch = (path.parents[2], int(path.name)) if path.parent.name == "v2" else (path.parents[1], None)
+    metadata = read_operator_metadata(LOCAL, str(folder), batch)
     assert metadata is not None
     found = re.search(r'"(file:[^"]*)/_stateSchema/', path.read_text())
     return encode_operator_metadata(int(folder.name), metadata, found[1] if found else "")

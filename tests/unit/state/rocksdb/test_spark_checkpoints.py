@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,15 +22,23 @@ from tests.support.rows import counted
 from tests.support.truth import Case, Read, cases
 
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
-WITH_FAMILIES = {"rocksdb_join_format3", "rocksdb_join_format4", "transform_with_state"}
 ROCKSDB = [case for case in cases() if case.rocksdb]
+WITH_FAMILIES = [case for case in ROCKSDB if any(case.checkpoint.glob("state/*/_stateSchema"))]
+
+
+# What a store does not go on from: checksums of rows, keys with a prefix, one partition of two, values that are not as
+# declared, deletions of ranges in changelogs, and zlib, which rocksdict has not.
+OTHERS = re.compile("row_checksum|session_window|complete|limit|3.2.1/.*duplicates|in_changelogs|_z$")
 
 
 def plain_reads() -> Iterator[Read]:
+    """The rows of each store after the first and the last batch."""
     for case in ROCKSDB:
-        if case.folder.name not in WITH_FAMILIES:
+        if case not in WITH_FAMILIES and not OTHERS.search(str(case.folder)):
+            committed = case.facts["committed_batches"]
             for facts in case.facts["reads"]:
-                if facts["change_feed"] is None and facts["join_side"] is None:
+                plain = facts["file"] and facts["change_feed"] is None and facts["join_side"] is None
+                if plain and facts["batch_id"] in (committed[0], committed[-1]):
                     yield Read(case, facts)
 
 
@@ -54,6 +63,10 @@ class Copy:
         conf = replace(conf, local_dir=str(self._local_dir), maintenance_interval=0, min_deltas_for_snapshot=0)
         store_id = StateStoreId(str(self.checkpoint / "state"), operator_id, partition_id, store_name)
         return open_provider(store_id, "rocksdb", conf, **schemas)
+
+    def partition(self, operator_id: int, store_name: str, partition_id: int) -> Path:
+        folder = self.checkpoint / "state" / str(operator_id) / str(partition_id)
+        return folder if store_name == "default" else folder / store_name
 
     def unique_ids(self, operator_id: int, batch_id: int) -> list[list[str]]:
         return read_commit_log(self._fs, f"{self._path}/commits/{batch_id}").state_unique_ids.get(operator_id, [])
@@ -85,8 +98,8 @@ def test_what_spark_wrote_is_read_and_continued(read: Read, tmp_path: Path) -> N
             info = writer.commit()
             provider.do_maintenance()
         expected_rows = {**dict(list(rows.items())[1::2]), b"ours": b"1"}
-        zips = list((copy.checkpoint / "state").rglob(f"{info.version}*.zip"))
-        assert len(zips) == 1
+        unique = f"_{info.checkpoint_unique_id}" if info.checkpoint_unique_id else ""
+        (snapshot,) = copy.partition(*store, partition_id).glob(f"{info.version}{unique}.zip")
         for _ in ("from the zip", "from changelogs"):
             with (
                 copy.open(*store, partition_id) as provider,
@@ -94,11 +107,11 @@ def test_what_spark_wrote_is_read_and_continued(read: Read, tmp_path: Path) -> N
             ):
                 assert dict(reader.iterator()) == expected_rows
                 assert reader.metrics["numTotalStateRows"] == len(expected_rows)
-            for path in (*zips, *(zip_.with_name(f".{zip_.name}.crc") for zip_ in zips)):
+            for path in (snapshot, snapshot.with_name(f".{snapshot.name}.crc")):
                 path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("case", [case for case in ROCKSDB if case.folder.name in WITH_FAMILIES], ids=str)
+@pytest.mark.parametrize("case", [case for case in WITH_FAMILIES if "row_checksum" not in case.folder.name], ids=str)
 def test_column_families_are_refused_by_name(case: Case, tmp_path: Path) -> None:
     copy = Copy(case, tmp_path)
     with copy.open(0, "default", 0) as provider:
