@@ -89,6 +89,7 @@ def zip_by_rocksdb(path: Path) -> list[Row]:
             shutil.copy(path.parent / "SSTs" / sst.remote, Path(folder, sst.local))
         read_with, families = Options.load_latest(folder)
         assert set(families) == {"default"}
+        read_with.set_wal_dir(folder)  # the options of Spark 3.2 name a folder of its machine
         database = Rdict(folder, read_with, families, access_type=AccessType.read_only())
         try:
             database.set_loads(bytes)
