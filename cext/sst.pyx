@@ -35,7 +35,7 @@ from one_thread cimport begin
 from xxh32 cimport xxh32
 from xxh64 cimport xxh3, xxh64
 
-from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProviderError
+from hdfsstore.errors import CorruptFileError, SizeLimitError, StateStoreError, UnsupportedProviderError
 
 cdef extern from "Python.h":
     char* PyBytes_AS_STRING(object string) nogil

@@ -28,12 +28,13 @@ cdef struct Cursor:
     # The block.
     const uint8_t* block
     int64_t at, end
-    uint64_t block_offset       # in the file
+    uint64_t block_offset       # in the file; what errors name
     GrowableBuffer plain        # the block, once it is decompressed
     GrowableBuffer key_buffer   # the internal key of the last entry
     int64_t internal_size
     # The index.
     const uint8_t* index
+    uint64_t index_offset       # in the file
     int64_t index_at, index_end
     GrowableBuffer index_key
     int64_t index_key_size
@@ -133,6 +134,11 @@ cdef inline Step next_entry(Cursor* c) noexcept nogil:
     return AT_ENTRY
 
 
+cdef Step failed_in_index(Cursor* c, Fault fault) noexcept nogil:
+    c.block_offset = c.index_offset
+    return failed(c, fault)
+
+
 cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     """Reads the next entry of the index, and skips it if its block is before the first bound."""
     cdef Entry entry
@@ -143,7 +149,7 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     cdef const uint8_t* value = entry.bytes + entry.fresh
     cdef int64_t left = entry.value_size, user_size
     if step == 0 or entry.shared > c.index_key_size:
-        return failed(c, BAD_ENTRY)
+        return failed_in_index(c, BAD_ENTRY)
     c.index_key_size = entry.shared + entry.fresh
     if not buffer_need(&c.index_key, c.index_key_size + SLACK):
         return failed(c, NO_MEMORY)
@@ -156,29 +162,29 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
         offset = c.handle_offset + c.handle_size + TRAILER
         size = c.handle_size + ((size >> 1) ^ (0 - (size & 1)))
         if step == 0:
-            return failed(c, BAD_HANDLE)
+            return failed_in_index(c, BAD_HANDLE)
     else:
         step = read_varint(value, left, &offset)
         if step == 0:
-            return failed(c, BAD_HANDLE)
+            return failed_in_index(c, BAD_HANDLE)
         left -= step
         value += step
         if c.delta_values:
             c.index_at += step
         step = read_varint(value, left, &size)
         if step == 0:
-            return failed(c, BAD_HANDLE)
+            return failed_in_index(c, BAD_HANDLE)
     if c.delta_values:
         c.index_at += step
     if offset > c.data_end or c.data_end - offset < TRAILER or size > c.data_end - offset - TRAILER:
-        return failed(c, BAD_HANDLE)
+        return failed_in_index(c, BAD_HANDLE)
     if size > INT32_MAX - SLACK:
-        return failed(c, TOO_LARGE)
+        return failed_in_index(c, TOO_LARGE)
     c.handle_offset = offset
     c.handle_size = size
     user_size = c.index_key_size if c.user_keys else c.index_key_size - 8
     if user_size < 0:
-        return failed(c, BAD_KEY)
+        return failed_in_index(c, BAD_KEY)
     if c.seeking and compare_keys(c.index_key.data, user_size, bounds.first, bounds.first_size) < 0:
         return AT_ENTRY
     c.is_last = bounds.end != NULL and compare_keys(c.index_key.data, user_size, bounds.end, bounds.end_size) >= 0

@@ -8,7 +8,7 @@ cdef class Merge:
         runs: iterators of tables whose keys follow each other, the newest run first. A table has
 
             path: of the file, for messages
-            index: the decompressed index block
+            index, index_offset: the decompressed index block, and where it is in the file
             data_end: where the blocks of the file end
             checksum, context: of the footer
             delta_values, user_keys: of the index
@@ -226,6 +226,7 @@ cdef class Merge:
         self.indexes[c.number] = index
         c.index = p
         c.index_at = 0
+        c.index_offset = c.block_offset = table.index_offset
         c.index_end = entries_end(p, size)
         c.index_key_size = 0
         c.handle_offset = c.handle_size = 0
@@ -240,7 +241,7 @@ cdef class Merge:
         c.ingested = table.sequence is not None
         c.ingested_sequence = table.sequence or 0
         if c.index_end < 0:
-            raise CorruptFileError("the index contradicts itself", table.path, None, REMEDY)
+            raise CorruptFileError(PROBLEMS[BAD_BLOCK], table.path, c.index_offset, REMEDY)
         for first, end, stone.sequence, stone.first_limit, stone.end_limit in table.tombstones:
             stone.first = <const uint8_t*> PyBytes_AS_STRING(first)
             stone.first_size = PyBytes_GET_SIZE(first)
@@ -260,8 +261,8 @@ cdef class Merge:
         table = self.tables[c.number]
         try:
             body = table.decompress(p[c.handle_size], <bytes> (<const char*> p)[: c.handle_size])
-        except CorruptFileError as error:
-            raise CorruptFileError(error.message, table.path, c.handle_offset, REMEDY) from None
+        except StateStoreError as error:
+            raise type(error)(error.message, table.path, c.handle_offset, error.remedy or REMEDY) from None
         self.bodies[c.number] = body
         if begin_block(c, <const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)) == FAILED:
             self.fail(c)
@@ -272,7 +273,7 @@ cdef class Merge:
         if c.fault == NO_MEMORY:
             raise MemoryError
         if c.fault == TOO_LARGE:
-            raise SizeLimitError("a block of 2 GiB or more cannot be read", table.path, c.handle_offset)
+            raise SizeLimitError("a block of 2 GiB or more cannot be read", table.path, c.block_offset)
         if c.fault == BAD_KIND:
             raise UnsupportedProviderError(
                 f"the file has an entry of kind {c.kind}, which Spark does not write "

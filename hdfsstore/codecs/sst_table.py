@@ -73,7 +73,7 @@ class Table:
 
     Attributes:
         path: for messages.
-        index: the decompressed index block.
+        index, index_offset: the decompressed index block, and where it is in the file.
         data_end: where the blocks of the file end.
         checksum, context: the kind of checksum, and the base context checksum (format 6, otherwise 0).
         delta_values, user_keys: how the index is written.
@@ -85,6 +85,7 @@ class Table:
 
     path: str
     index: bytes
+    index_offset: int
     data_end: int
     checksum: int
     context: int
@@ -117,25 +118,32 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
     tail = _Tail(path, size, read)
     footer = _read_footer(tail)
     meta = _handles(tail, footer)
-    properties: dict[bytes, bytes] = {}
-    if b"rocksdb.properties" in meta:
-        properties = dict(tail.entries(footer, meta[b"rocksdb.properties"]))
+    at = meta.get(b"rocksdb.properties")
+    if at is None:
+        raise CorruptFileError("the meta index names no properties", path, footer.meta.offset, REMEDY)
+    properties = dict(tail.entries(footer, at))
     _check_kind(path, meta, properties)
     index_handle = footer.index_handle or meta.get(b"rocksdb.index")
     if index_handle is None:
         raise CorruptFileError("the meta index names no index", path, footer.meta.offset, REMEDY)
-    sequence = _ingested(path, properties, largest_sequence)
     tombstones: list[Tombstone] = []
-    if b"rocksdb.range_del" in meta:
-        tombstones = _tombstones(path, tail.entries(footer, meta[b"rocksdb.range_del"]), sequence, keys)
+    with _located(path, at.offset):
+        sequence = _ingested(properties, largest_sequence)
+        delta_values = _number(properties, b"rocksdb.index.value.is.delta.encoded") != 0
+        user_keys = _number(properties, b"rocksdb.index.key.is.user.key") != 0
+    deletions = meta.get(b"rocksdb.range_del")
+    if deletions is not None:
+        with _located(path, deletions.offset):
+            tombstones = _tombstones(tail.entries(footer, deletions), sequence, keys)
     return Table(
         path=path,
         index=tail.block(footer, index_handle),
+        index_offset=index_handle.offset,
         data_end=size - _FOOTER,
         checksum=footer.checksum,
         context=footer.context,
-        delta_values=_number(path, properties, b"rocksdb.index.value.is.delta.encoded") != 0,
-        user_keys=_number(path, properties, b"rocksdb.index.key.is.user.key") != 0,
+        delta_values=delta_values,
+        user_keys=user_keys,
         sequence=sequence,
         tombstones=sorted(tombstones),
         properties=properties,
@@ -170,7 +178,9 @@ class _Tail:
 
     def block(self, footer: _Footer, handle: Handle) -> bytes:
         if handle.offset + handle.size + _TRAILER > self.size - _FOOTER:
-            raise CorruptFileError("a handle names a block that the file does not have", self.path, None, REMEDY)
+            raise CorruptFileError(
+                "a handle names a block that the file does not have", self.path, self.size - _FOOTER, REMEDY
+            )
         whole = self.read(handle.offset, handle.size + _TRAILER)
         if not check_block(whole, footer.checksum, footer.context, handle.offset):
             raise CorruptFileError(
@@ -256,31 +266,23 @@ def _check_kind(path: str, meta: Mapping[bytes, Handle], properties: Mapping[byt
         )
 
 
-def _number(path: str, properties: Mapping[bytes, bytes], name: bytes) -> int:
-    if name not in properties:
-        return 0
-    try:
-        return read_varint(properties[name], 0)[0]
-    except CorruptFileError as error:
-        raise CorruptFileError(f"the property {name.decode()} makes no sense", path, None, REMEDY) from error
+def _number(properties: Mapping[bytes, bytes], name: bytes) -> int:
+    return read_varint(properties[name], 0)[0] if name in properties else 0
 
 
-def _ingested(path: str, properties: Mapping[bytes, bytes], largest_sequence: int) -> int | None:
+def _ingested(properties: Mapping[bytes, bytes], largest_sequence: int) -> int | None:
     """The sequence number of an ingested file: the MANIFEST's; the file's own is 0 or the same."""
     if int.from_bytes(properties.get(b"rocksdb.external_sst_file.version", b""), "little") < 2:
         return None
     own = int.from_bytes(properties.get(b"rocksdb.external_sst_file.global_seqno", b""), "little")
     if own not in (0, largest_sequence):
         raise CorruptFileError(
-            f"the ingested file has the sequence number {own}, and {largest_sequence} in the MANIFEST",
-            path,
-            None,
-            REMEDY,
+            f"the ingested file has the sequence number {own}, and {largest_sequence} in the MANIFEST"
         )
     return largest_sequence
 
 
-def _tombstones(path: str, entries: list[tuple[bytes, bytes]], ingested: int | None, keys: KeyRange) -> list[Tombstone]:
+def _tombstones(entries: list[tuple[bytes, bytes]], ingested: int | None, keys: KeyRange) -> list[Tombstone]:
     """The range deletions, within the file's smallest and largest key.
 
     A compaction cuts its output into files, and a range deletion that goes on in the next file is in both. There newer
@@ -291,7 +293,7 @@ def _tombstones(path: str, entries: list[tuple[bytes, bytes]], ingested: int | N
     found = []
     for internal, end in entries:
         if len(internal) < 8 or internal[-8] != RANGE_DELETION:
-            raise CorruptFileError("an entry among the range deletions is none", path, None, REMEDY)
+            raise CorruptFileError("an entry among the range deletions is none")
         first, sequence, _ = split_key(internal)
         first_limit, end_limit = MAX_SEQUENCE, _NO_END_LIMIT
         if first < smallest[0]:

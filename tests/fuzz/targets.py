@@ -18,13 +18,18 @@ import pyarrow as pa
 
 import hdfsstore
 from hdfsstore._cext.crc32c import crc32c
+from hdfsstore._cext.sst import Merge
 from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
 from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header, read_start
 from hdfsstore.codecs.records import FileKind, RecordFormat, Start, read_chunks
+from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
 from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.state.rocksdb.archive import decode
+from hdfsstore.state.rocksdb.manifest import live_files
 from tests.fuzz.damage import Input
+from tests.support import sst_files
 from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, encode_typed
 from tests.support.maps import image_of, with_right_checksums
 
@@ -140,6 +145,62 @@ class Lineages(Target):
         for chunk in read_chunks(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
             answer += _slices(chunk.data, chunk.keys)
         return answer
+
+
+class SstFiles(Target):
+    """SST files, merged with each other.
+
+    Args:
+        forged: whether the files have no checksums.
+    """
+
+    def __init__(self, *, forged: bool) -> None:
+        self._checksum = 0 if forged else sst_files.XXH3
+        self._beside = sst_files.sst_of(
+            [(sst_files.internal(b"key %02d" % i, 50 + i, sst_files.MERGE), b"operand") for i in range(12)]
+        )
+
+    def inputs(self) -> list[Input]:
+        entries = [(sst_files.internal(b"key %02d" % i, 90 - i, i % 3), b"value %d" % i) for i in range(10)]
+        deletions = [(sst_files.internal(b"key 02", 95, sst_files.RANGE_DELETION), b"key 05")]
+        spark = min(DATA.rglob("*.sst"), key=lambda path: (path.stat().st_size, path.name)).read_bytes()
+        lz4 = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
+        return [
+            Input("", content)
+            for content in (lz4, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([]))
+        ]
+
+    def read(self, _: str, data: bytes) -> object:
+        largest = KeyRange(
+            sst_files.internal(b""), sst_files.internal(b"\xff" * 20, sst_files.MAX_SEQUENCE, sst_files.RANGE_DELETION)
+        )
+        answer = []
+        for first, end in ((None, None), (b"key 03", b"key 07")):
+            runs = [[_opened(content, largest)] for content in (data, self._beside)]
+            merge = Merge(runs, delimiter=b",", first=first, end=end, chunk_bytes=1)
+            while (chunk := merge.read()) is not None:
+                answer += zip(*(_slices(memoryview(chunk[0]), spans) for spans in chunk[1:]), strict=True)
+        return answer
+
+
+def _opened(data: bytes, keys: KeyRange) -> Table:
+    def read(offset: int, size: int) -> bytes:
+        return data[offset : offset + size]
+
+    return open_table(PATH, len(data), read, read, 0, keys)
+
+
+class Manifests(Target):
+    """MANIFEST files."""
+
+    def inputs(self) -> list[Input]:
+        zips = sorted(DATA.glob("spark-*/*/checkpoint/state/**/*.zip"))
+        archives = [decode(path.read_bytes(), str(path)) for path in zips]
+        contents = {data for archive in archives for name, data in archive.files.items() if name.startswith("MANIFEST")}
+        return [Input("", content) for content in sorted(contents, key=lambda content: (len(content), content))[:4]]
+
+    def read(self, _: str, data: bytes) -> object:
+        return live_files({"CURRENT": b"MANIFEST-000001\n", "MANIFEST-000001": data}, PATH)
 
 
 class Rows(Target):
@@ -325,6 +386,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "changelogs": Changelogs,
     "checked_records": lambda: Records(row_checksums=True),
     "lineages": Lineages,
+    "sst_files": lambda: SstFiles(forged=False),
+    "forged_sst_files": lambda: SstFiles(forged=True),
+    "manifests": Manifests,
     "rows": Rows,
     "images": lambda: Images(forged=False),
     "forged_images": lambda: Images(forged=True),

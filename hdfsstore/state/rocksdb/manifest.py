@@ -71,7 +71,7 @@ class LiveFile(NamedTuple):
 @dataclass
 class _State:
     files: dict[int, LiveFile] = field(default_factory=dict)
-    comparator: bytes = BYTEWISE
+    numbered: bool = False  # whether a next file number has come, which each MANIFEST has
 
 
 def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
@@ -105,6 +105,8 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
             raise CorruptFileError(f"a record {error.message}", place, offset, REMEDY) from error
         except UnsupportedProviderError as error:
             raise UnsupportedProviderError(error.message, place, offset, _OTHER_TOOL) from error
+    if not state.numbered:
+        raise CorruptFileError("it has no number of the next file", place, len(files[name]), REMEDY)
     return _in_order(list(state.files.values()), place)
 
 
@@ -182,6 +184,7 @@ class _Edit:
                         f"the database has the comparator {comparator.decode('utf-8', 'replace')}"
                     )
             elif tag in (2, 3, 4, 9, 10, 203, 300):
+                self._state.numbered |= tag == 3
                 self._number()
             elif tag == 5:
                 self._number()

@@ -1,0 +1,90 @@
+"""Writes small SST files by hand, so that a test decides about each byte: format 5, without compression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hdfsstore._cext.sst import footer_checksum
+
+XXH3 = 4
+MAX_SEQUENCE = (1 << 56) - 1
+PUT, DELETION, MERGE, RANGE_DELETION = 1, 0, 2, 15
+
+Entry = tuple[bytes, bytes]
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def internal(key: bytes, sequence: int = 1, kind: int = PUT) -> bytes:
+    return key + (sequence << 8 | kind).to_bytes(8, "little")
+
+
+def block_of(entries: Sequence[Entry]) -> bytes:
+    """A block of which each entry is a restart point."""
+    data, restarts = b"", []
+    for key, value in entries:
+        restarts.append(len(data))
+        data += b"\0" + varint(len(key)) + varint(len(value)) + key + value
+    return closed(data, restarts)
+
+
+def closed(entries: bytes, restarts: Sequence[int] = (0,)) -> bytes:
+    """Entries with restart points behind them."""
+    return entries + b"".join(at.to_bytes(4, "little") for at in (*restarts, len(restarts)))
+
+
+class File:
+    """An SST file that grows."""
+
+    def __init__(self, checksum: int = XXH3) -> None:
+        self.content = b""
+        self._checksum = checksum
+
+    def add(self, contents: bytes, compression: int = 0) -> bytes:
+        """Adds a block, and returns its handle."""
+        handle = varint(len(self.content)) + varint(len(contents))
+        whole = contents + bytes((compression,))
+        self.content += whole + footer_checksum(whole, self._checksum, 0, 0).to_bytes(4, "little")
+        return handle
+
+    def finish(
+        self,
+        index: bytes,
+        deletions: Sequence[Entry] = (),
+        properties: Sequence[Entry] = ((b"rocksdb.index.key.is.user.key", b"\1"),),
+        version: int = 5,
+        more: Sequence[Entry] = (),
+    ) -> bytes:
+        """The whole file.
+
+        Args:
+            index: the bytes of the index block.
+            deletions: the entries of the block of range deletions.
+            more: of the meta index.
+        """
+        at_index = self.add(index)
+        names = [(b"rocksdb.properties", self.add(block_of(properties))), *more]
+        if deletions:
+            names.append((b"rocksdb.range_del", self.add(block_of(deletions))))
+        at_meta = self.add(block_of(sorted(names)))
+        handles = bytes((self._checksum,)) + at_meta + at_index
+        magic = (0x88E241B785F4CFF7).to_bytes(8, "little")
+        return self.content + handles.ljust(41, b"\0") + version.to_bytes(4, "little") + magic
+
+
+def sst_of(
+    entries: Sequence[Entry], deletions: Sequence[Entry] = (), checksum: int = XXH3, per_block: int = 3
+) -> bytes:
+    """A whole file of internal keys and values, in their order."""
+    file = File(checksum)
+    index = []
+    for i in range(0, len(entries), per_block):
+        part = entries[i : i + per_block]
+        index.append((part[-1][0][:-8], file.add(block_of(part))))
+    return file.finish(block_of(index), deletions)

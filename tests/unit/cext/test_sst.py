@@ -1,0 +1,291 @@
+"""Merges of SST files made by hand, and of overlays: what counts, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfsstore import CorruptFileError, SizeLimitError, StateStoreError, UnsupportedProviderError
+from hdfsstore._cext.sst import Merge, Overlay, footer_checksum
+from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
+from tests.support.sst_files import (
+    DELETION,
+    MAX_SEQUENCE,
+    MERGE,
+    PUT,
+    RANGE_DELETION,
+    File,
+    block_of,
+    closed,
+    internal,
+    sst_of,
+    varint,
+)
+
+PATH = "SSTs/000001-x.sst"
+ALL_KEYS = KeyRange(internal(b"", MAX_SEQUENCE), internal(b"\xff" * 9, MAX_SEQUENCE, RANGE_DELETION))
+
+Record = tuple[int, bytes, bytes]
+
+
+def table(content: bytes, keys: KeyRange = ALL_KEYS, window: int = 0) -> Table:
+    def read(offset: int, size: int) -> bytes:
+        return content[offset : offset + size]
+
+    return open_table(PATH, len(content), read, lambda at, size: content[at : at + max(size, window)], 0, keys)
+
+
+def overlay_of(records: Sequence[Record]) -> Overlay:
+    overlay = Overlay()
+    data, keys, values = b"", [], []
+    for _, key, value in records:
+        keys += [len(data), len(key)]
+        values += [len(data) + len(key), len(value)]
+        data += key + value
+    if records:
+        key_spans, value_spans = (struct.pack(f"{len(numbers)}i", *numbers) for numbers in (keys, values))
+        overlay.add(data, key_spans, value_spans, bytes(kind for kind, _, _ in records))
+    return overlay
+
+
+def rows(merge: Merge) -> list[tuple[bytes, bytes]]:
+    found = []
+    while (read := merge.read()) is not None:
+        data = bytes(read[0])
+        keys, values = (memoryview(spans).cast("B").cast("i").tolist() for spans in read[1:])
+        for i in range(0, len(keys), 2):
+            key = data[keys[i] : keys[i] + keys[i + 1]]
+            found.append((key, data[values[i] : values[i] + values[i + 1]]))
+    return found
+
+
+def merged(*contents: bytes, overlay: Overlay | None = None, delimiter: bytes = b",") -> list[tuple[bytes, bytes]]:
+    return rows(Merge([[table(content)] for content in contents], overlay, delimiter=delimiter))
+
+
+@pytest.mark.parametrize(("kind", "digest"), [(2, 0xE8E3E705), (3, 0x65B89B9B), (4, 0xE16CE425)])
+def test_hashes_of_all_sizes(kind: int, digest: int) -> None:
+    """The digests are of the hashes that the package xxhash computes of the same bytes."""
+    data = bytes((i * 131 + (i >> 8) * 7) & 255 for i in range(2200))
+    # XXH3 takes the byte of the compression apart; 0 changes nothing.
+    hashes = [footer_checksum(data[:n] + b"\0" * (kind == 4), kind, 0, 0) for n in range(1, 2200)]
+    assert zlib.crc32(b"".join(found.to_bytes(4, "little") for found in hashes)) == digest
+
+
+def test_the_newest_entry_counts() -> None:
+    old = sst_of([(internal(b"a", 1), b"old"), (internal(b"b", 2), b"old"), (internal(b"c", 3), b"old")])
+    new = sst_of([(internal(b"a", 5), b"new"), (internal(b"b", 6, DELETION), b""), (internal(b"d", 7), b"new")])
+    assert merged(old, new) == merged(new, old) == [(b"a", b"new"), (b"c", b"old"), (b"d", b"new")]
+
+
+@pytest.mark.parametrize("delimiter", [b",", b""])
+def test_operands_are_joined_over_all_files_down_to_a_value(delimiter: bytes) -> None:
+    base = sst_of([(internal(b"a", 2), b"0"), (internal(b"b", 1), b"never"), (internal(b"c", 3, MERGE), b"x")])
+    middle = sst_of(
+        [(internal(b"a", 5, MERGE), b"2"), (internal(b"a", 4, MERGE), b"1"), (internal(b"b", 6, DELETION), b"")]
+    )
+    overlay = overlay_of([(MERGE, b"a", b"3"), (MERGE, b"b", b"only"), (MERGE, b"b", b"these")])
+    assert merged(middle, base, overlay=overlay, delimiter=delimiter) == [
+        (b"a", delimiter.join((b"0", b"1", b"2", b"3"))),
+        (b"b", delimiter.join((b"only", b"these"))),
+        (b"c", b"x"),
+    ]
+
+
+def test_a_range_deletion_holds_within_its_file() -> None:
+    """What the compaction has written to the next file may have lost its sequence numbers."""
+    deletion = [(internal(b"a", 5, RANGE_DELETION), b"z")]
+    first = table(
+        sst_of([(internal(b"b", 9), b"newer"), (internal(b"c", 3), b"gone")], deletion),
+        KeyRange(internal(b"a", 5, RANGE_DELETION), internal(b"m", 4)),
+    )
+    others = sst_of([(internal(b"m", 3), b"out"), (internal(b"n", 0), b"out")])
+    below = sst_of([(internal(b"b", 1), b"gone"), (internal(b"l", 2), b"gone")])
+    assert rows(Merge([[first, table(others)], [table(below)]], delimiter=b",")) == [
+        (b"b", b"newer"), (b"m", b"out"), (b"n", b"out"),
+    ]  # fmt: skip
+
+
+KEYS = st.sampled_from([b"", b"a", b"ab", b"ab\0", b"b", b"\0" * 9, b"\0" * 9 + b"\1", b"long" * 20, b"\xff"])
+RECORDS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from([PUT, MERGE, DELETION, 7]), KEYS, st.binary(max_size=40)),
+        st.tuples(st.just(RANGE_DELETION), KEYS, KEYS),
+    ),
+    max_size=60,
+)
+
+
+def model(records: Sequence[Record], delimiter: bytes) -> dict[bytes, bytes]:
+    state: dict[bytes, bytes] = {}
+    for kind, key, value in records:
+        if kind == PUT:
+            state[key] = value
+        elif kind == MERGE:
+            state[key] = state[key] + delimiter + value if key in state else value
+        elif kind == RANGE_DELETION:
+            state = {k: v for k, v in state.items() if not key <= k < value}
+        else:
+            state.pop(key, None)
+    return state
+
+
+@given(RECORDS, st.integers(0, 60), st.sampled_from([b",", b""]), st.tuples(st.none() | KEYS, st.none() | KEYS))
+def test_overlays_and_files_agree_with_a_model(
+    records: list[Record], cut: int, delimiter: bytes, bounds: tuple[bytes | None, bytes | None]
+) -> None:
+    """The first records are in a file, the others in the overlay."""
+    numbered = [(key, sequence, kind, value) for sequence, (kind, key, value) in enumerate(records[:cut], 1)]
+    points = sorted((r for r in numbered if r[2] != RANGE_DELETION), key=lambda r: (r[0], -r[1]))
+    ranges = sorted((r for r in numbered if r[2] == RANGE_DELETION), key=lambda r: (r[0], -r[1]))
+    content = sst_of(*([(internal(key, s, kind), value) for key, s, kind, value in part] for part in (points, ranges)))
+    first, end = bounds
+    merge = Merge(
+        [[table(content)]], overlay_of(records[cut:]), delimiter=delimiter, first=first, end=end, chunk_bytes=1
+    )
+    expected = sorted(model(records, delimiter).items())
+    assert rows(merge) == [
+        row for row in expected if (first is None or row[0] >= first) and (end is None or row[0] < end)
+    ]
+
+
+def test_a_record_may_be_larger_than_a_chunk() -> None:
+    large = [(internal(b"%d" % i), b"%d" % i * 50_000) for i in range(5)]
+    overlay = overlay_of([(MERGE, b"2", b"x" * 70_000)])
+    found = rows(Merge([[table(sst_of(large))]], overlay, delimiter=b",", chunk_bytes=4096))
+    assert [(key, len(value)) for key, value in found] == [
+        (b"0", 50_000), (b"1", 50_000), (b"2", 120_001), (b"3", 50_000), (b"4", 50_000),
+    ]  # fmt: skip
+
+
+def test_only_the_blocks_between_the_bounds_are_read() -> None:
+    content = sst_of([(internal(b"%05d" % i), b"v") for i in range(3000)])
+    asked = []
+
+    def window(at: int, size: int) -> bytes:
+        asked.append(at)
+        return content[at : at + size]
+
+    opened = open_table(PATH, len(content), lambda at, size: content[at : at + size], window, 0, ALL_KEYS)
+    merge = Merge([[opened]], delimiter=b",", first=b"01500", end=b"01501")
+    assert rows(merge) == [(b"01500", b"v")]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"\0" + varint(1 << 63) + b"\0" + internal(b"a"),
+        b"\0\x09" + varint((1 << 64) - 1) + internal(b"a"),
+        b"\0\x09" + b"\xff" * 10 + internal(b"a"),
+        b"\1\x09\0" + internal(b"a"),
+        varint((1 << 31) + 1) + b"\x09\0" + internal(b"a"),
+        b"\0\x07\0" + bytes(7),
+        b"\0\x09\5" + internal(b"a"),
+        b"\xff",
+        b"\0\x89",
+    ],
+)
+def test_entries_that_contradict_themselves(entry: bytes) -> None:
+    file = File()
+    handle = file.add(closed(entry))
+    content = file.finish(block_of([(b"z", handle)]))
+    with pytest.raises(CorruptFileError) as caught:
+        merged(content)
+    assert (caught.value.path, caught.value.offset) == (PATH, 0)
+
+
+@pytest.mark.parametrize(
+    ("handle", "error"),
+    [
+        (varint(1 << 63) + varint(5), CorruptFileError),
+        (varint(0) + varint((1 << 64) - 1), CorruptFileError),
+        (varint((1 << 64) - 5) + varint(10), CorruptFileError),
+        (varint(0) + varint(10_000), CorruptFileError),
+        (varint(3), CorruptFileError),
+        (b"\xff" * 11, CorruptFileError),
+    ],
+)
+def test_handles_that_the_file_does_not_have(handle: bytes, error: type[StateStoreError]) -> None:
+    file = File()
+    file.add(block_of([(internal(b"a"), b"v")]))
+    with pytest.raises(error) as caught:
+        merged(file.finish(block_of([(b"z", handle)])))
+    assert caught.value.path == PATH
+    assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize("compression", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("size", [0, 1, 300, 1 << 30, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 64) - 1])
+def test_declared_sizes_of_blocks_allocate_nothing(compression: int, size: int) -> None:
+    file = File()
+    handle = file.add(varint(size) + b"no block that any codec has made", compression)
+    with pytest.raises((CorruptFileError, SizeLimitError)) as caught:
+        merged(file.finish(block_of([(b"z", handle)])))
+    assert caught.value.path == PATH
+
+
+@pytest.mark.parametrize("kind", [3, 8, 0x11, 0x14, 0x16, 0x18, 0xFF])
+def test_other_kinds_of_entries_are_refused_by_name(kind: int) -> None:
+    with pytest.raises(UnsupportedProviderError, match=f"kind {kind}"):
+        merged(sst_of([(internal(b"a", 1, kind), b"v")]))
+
+
+@pytest.mark.parametrize(
+    ("properties", "more"),
+    [
+        ([(b"rocksdb.block.based.table.index.type", (2).to_bytes(4, "little"))], []),
+        ([(b"rocksdb.block.based.table.index.type", (3).to_bytes(4, "little"))], []),
+        ([(b"rocksdb.comparator", b"rocksdb.ReverseBytewiseComparator")], []),
+        ([], [(b"rocksdb.compression_dict", b"\0\0")]),
+    ],
+)
+def test_other_tables_are_refused_by_name(
+    properties: list[tuple[bytes, bytes]], more: list[tuple[bytes, bytes]]
+) -> None:
+    with pytest.raises(UnsupportedProviderError) as caught:
+        table(File().finish(block_of([]), properties=properties, more=more))
+    assert caught.value.path == PATH
+
+
+def test_keys_out_of_order_are_found() -> None:
+    with pytest.raises(CorruptFileError, match="not in order"):
+        merged(sst_of([(internal(b"b"), b""), (internal(b"a"), b"")]))
+
+
+@pytest.mark.parametrize("spans", [(-1, 3), (0, -1), (2**31 - 1, 2**31 - 1), (0, 4), (4, 0)])
+def test_overlays_refuse_spans_that_do_not_fit(spans: tuple[int, int]) -> None:
+    overlay = Overlay()
+    with pytest.raises(ValueError, match="span"):
+        overlay.add(b"abc", struct.pack("2i", *spans), struct.pack("2i", 0, 0))
+    with pytest.raises(ValueError, match="kind"):
+        overlay.add(b"abc", struct.pack("2i", 0, 3), struct.pack("2i", 0, 0), b"\x03")
+    with pytest.raises(ValueError, match="kinds"):
+        overlay.add(b"abc", struct.pack("2i", 0, 3), struct.pack("2i", 0, 0), b"")
+    assert len(overlay) == 0
+
+
+def test_every_cut_and_every_change_is_found() -> None:
+    entries = [(internal(b"key %d" % i, i + 1, i % 3), b"value") for i in range(9)]
+    content = sst_of(entries, [(internal(b"key 3", 20, RANGE_DELETION), b"key 5")])
+    whole, unnamed = merged(content), 0
+    padding = range(len(content) - 53, len(content))  # in the footer
+    for at in range(len(content)):
+        with pytest.raises(StateStoreError):
+            merged(content[:at])
+        for change in (1, 0x80, 0xFF):
+            damaged = bytearray(content)
+            damaged[at] ^= change
+            try:
+                found = merged(bytes(damaged))
+            except StateStoreError as error:
+                unnamed += error.path != PATH
+            else:
+                assert at in padding
+                assert found == whole
+    assert not unnamed
