@@ -13,9 +13,10 @@ from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch, to_batch
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.location import check_checkpoint
+from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
-from hdfsstore.checkpoint.reading import OperatorState, StateRequest
+from hdfsstore.checkpoint.reading import StateRequest
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
     BatchNotAvailableError,
@@ -281,9 +282,9 @@ class Checkpoint:
     def _operator_state(self, request: StateRequest, batch_ids: Sequence[int] = ()) -> OperatorState:
         """Finds the state of the request's operator, with the unique ids of `batch_ids` (its own batch by default)."""
         batch_id, conf = self._committed(request.batch_id)
-        self._check_provider(conf)
         return OperatorState(
             fs=self._fs,
+            provider=self._readable(conf),
             operator=self.operator(request.operator_id, batch_id),
             version=batch_id + 1,
             unique_ids=self._unique_ids(request.operator_id, batch_ids or (batch_id,)),
@@ -334,15 +335,16 @@ class Checkpoint:
         )
         return conf.get(confs.PROVIDER, found)
 
-    def _check_provider(self, conf: Mapping[str, str]) -> None:
-        """Raises UnsupportedProviderError unless this release can read the state of a batch with that conf."""
+    def _readable(self, conf: Mapping[str, str]) -> str:
+        """The provider of a batch with that conf. Raises UnsupportedProviderError if it is none of Spark's."""
         provider = self._provider_of(conf)
-        if provider != confs.HDFS_PROVIDER:
+        if provider not in PROVIDERS:
             raise UnsupportedProviderError(
                 f"the state is in the format of {provider}, which this release cannot read",
                 self.path,
                 remedy="Batches, operators and schemas can be read; for the rows use Spark's statestore source",
             )
+        return provider
 
     def _has_rocksdb_files(self) -> bool:
         stores = (store for operator in self.operators for store in operator.stores)

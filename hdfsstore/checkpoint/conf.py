@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 COMPRESSION_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+MERGE_OPERATOR_VERSION = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -20,6 +21,11 @@ ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateS
 def compression_codec(conf: Mapping[str, str]) -> str:
     """The codec of the state files, by its short name or its class."""
     return conf.get(COMPRESSION_CODEC, "lz4")
+
+
+def merge_delimiter(conf: Mapping[str, str]) -> bytes:
+    """What RocksDB puts between two values that are merged into one key."""
+    return b"" if conf.get(MERGE_OPERATOR_VERSION, "1").strip() == "2" else b","
 
 
 def row_checksum(conf: Mapping[str, str]) -> bool:

@@ -61,12 +61,12 @@ class JoinSideConverter:
         self._rows = rows
         self._count_readers = count_readers
         self._version = version
-        fields = list(rows.values.arrow_type)
+        fields = list(rows.value_arrow_type)
         self._width = len(fields) - has_matched_column(rows.value_type)
         self._value_type = pa.struct(fields[: self._width])
         self.schema = pa.schema(
             [
-                pa.field("key", counts.keys.arrow_type),
+                pa.field("key", counts.key_arrow_type),
                 pa.field("value", self._value_type),
                 pa.field("partition_id", pa.int32()),
             ]
@@ -90,7 +90,7 @@ class JoinSideConverter:
         def convert(chunk: RecordChunk) -> pa.RecordBatch:
             rows = convert_rows(chunk)
             key_fields, value_fields = rows.column(0).flatten(), rows.column(1).flatten()
-            keys = pa.StructArray.from_arrays(key_fields[:-1], fields=list(self._counts.keys.arrow_type))
+            keys = pa.StructArray.from_arrays(key_fields[:-1], fields=list(self._counts.key_arrow_type))
             positions = known.positions(self._counts.keys.encode(keys))
             kept = pc.less(key_fields[-1], numbers.take(positions))
             values = pa.StructArray.from_arrays(value_fields[: self._width], fields=list(self._value_type))

@@ -87,6 +87,11 @@ class Store:
             return f"{self._operator_folder}/_stateSchema/{self._schema_files[-1]}"
         return f"{self.partition_path(0)}/_metadata/schema"
 
+    @property
+    def has_families(self) -> bool:
+        """Whether it is one of Spark's stores with column families, even if there is only one."""
+        return bool(self._schema_files)
+
     @cached_property
     def column_families(self) -> list[ColumnFamily]:
         """The schema of each column family. Most stores have one, "default"; without a schema file there is none."""

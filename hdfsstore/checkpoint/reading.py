@@ -1,36 +1,37 @@
 """Reads the rows of a store after a batch, or its changes over a range of batches, into Arrow.
 
 Columns are those of Spark's `statestore` source: key struct, value struct, partition_id int32; with changes, batch_id
-int64 and change_type ("update" or "delete") come first.
+int64 and change_type ("update", "delete" or, where values are merged in RocksDB, "append") come first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
-from hdfsstore.checkpoint.conf import compression_codec, row_checksum
 from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
-from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.operator_state import OperatorState
+from hdfsstore.checkpoint.operators import Store
 from hdfsstore.checkpoint.row_converter import Constant, Converter, RowConverter, describe_rows
 from hdfsstore.checkpoint.spark_quirks import stored_value_type
 from hdfsstore.codecs.arrow_types import from_arrow_schema
-from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, SchemaMismatchError, UnsupportedTypeError
+from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError, StateStoreError, UnsupportedTypeError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import file_types
-from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import PartitionReader
 
-UPDATE, DELETE = "update", "delete"
+UPDATE, DELETE, APPEND = "update", "delete", "append"
+RANGE_DELETION = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,57 +53,6 @@ class StateRequest:
     partitions: Sequence[int] | None
     key_schema: pa.Schema | None
     value_schema: pa.Schema | None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorState:
-    """The state of one operator after a batch, in the files of a checkpoint.
-
-    Attributes:
-        fs: the checkpoint's filesystem.
-        operator: the operator, with the metadata it has at the batch.
-        version: the version that the batch wrote.
-        unique_ids: version -> partition -> the unique id of each of the operator's stores, for the versions that have
-            ids among those that are read.
-        conf: the settings that the offset log pins for the batch.
-        max_record_bytes: a key or value that declares more than this is refused.
-    """
-
-    fs: FileManager
-    operator: Operator
-    version: int
-    unique_ids: Mapping[int, Sequence[Sequence[str]]]
-    conf: Mapping[str, str]
-    max_record_bytes: int
-
-    def reader(self, store: Store, partition_id: int) -> PartitionReader:
-        """Reads one partition of a store of the operator."""
-        file_format = RecordFormat(compression_codec(self.conf), row_checksum(self.conf), self.max_record_bytes)
-        unique_ids = self._unique_ids(store, partition_id)
-        return HdfsPartitionReader(self.fs, store.partition_path(partition_id), file_format, unique_ids)
-
-    def first_chunk(self, store: Store) -> RecordChunk | None:
-        """Some records of the store; None where it has none."""
-        for partition_id in store.partition_ids:
-            for chunk in self.reader(store, partition_id).stream(self.version, RecordChunk.copy):
-                return chunk
-        return None
-
-    def _unique_ids(self, store: Store, partition_id: int) -> dict[int, str]:
-        position = [other.name for other in self.operator.stores].index(store.name)
-        ids = {}
-        for version, partitions in self.unique_ids.items():
-            try:
-                unique_id = partitions[partition_id][position]
-            except IndexError:
-                raise CorruptFileError(
-                    f"the commit log of batch {version - 1} has no unique id for this store",
-                    store.partition_path(partition_id),
-                    remedy="The commit log, or the operator's metadata, is of another query",
-                ) from None
-            if unique_id:  # Empty for a store that has no ids, beside others that have.
-                ids[version] = unique_id
-        return ids
 
 
 def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
@@ -138,14 +88,31 @@ def read_changes(state: OperatorState, request: StateRequest, versions: range, t
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
             keys, values = rows.decode(chunk)
             batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(chunk))
-            kinds = pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
-            columns = [batch_ids, kinds, keys, values, ids.array(len(chunk))]
+            columns = [batch_ids, _change_types(chunk, values), keys, values, ids.array(len(chunk))]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return readers[partition_id].changes(versions, convert)
 
     changed = run_all([partial(read, partition_id) for partition_id in readers], threads)
     return pa.Table.from_batches(chain.from_iterable(changed), schema)
+
+
+def _change_types(chunk: RecordChunk, values: pa.StructArray) -> pa.StringArray:
+    """The change_type of each record of a delta, as Spark names it; without types, by its decoded value.
+
+    Raises:
+        StateStoreError: a range of keys was deleted, of which nobody knows the keys.
+    """
+    if chunk.kinds is None:
+        return pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
+    kinds = pa.Array.from_buffers(pa.uint8(), len(chunk), [None, chunk.kinds])
+    if pc.any(pc.equal(kinds, RANGE_DELETION)).as_py():
+        raise StateStoreError(
+            "a range of keys was deleted, which cannot be told as changes of single keys",
+            chunk.path,
+            remedy="Read the state of the batch and of the one before",
+        )
+    return pa.array([DELETE, UPDATE, APPEND]).take(kinds)
 
 
 Readers: TypeAlias = dict[int, PartitionReader]
@@ -202,6 +169,7 @@ def _check_folders(fs: FileManager, store: Store) -> None:
 def _row_converter(
     state: OperatorState, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
 ) -> RowConverter:
+    state.check_families(store)
     key_type = store.key_type if key_schema is None else from_arrow_schema(key_schema)
     value_type = store.value_type if value_schema is None else from_arrow_schema(value_schema)
     if key_type is None or value_type is None:
@@ -209,7 +177,7 @@ def _row_converter(
     if value_schema is None:
         value_type = stored_value_type(state.operator, store, value_type, state.conf, lambda: state.first_chunk(store))
     try:
-        return RowConverter(key_type, value_type)
+        return RowConverter(key_type, value_type, state.codecs(store, key_type, value_type))
     except UnsupportedTypeError as error:
         raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
 

@@ -24,18 +24,54 @@ class Converter(Protocol):
         """Converts the chunks of one partition."""
 
 
-class RowConverter:
-    """Turns chunks of records into record batches of (key, value, partition_id)."""
+class KeyCodec(Protocol):
+    """Converts the keys of a store."""
 
-    def __init__(self, key_type: StructType, value_type: StructType) -> None:
+    def decode(self, data: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
+        """Keys in `data` as structs; `spans` as in a RecordChunk."""
+
+    def encode(self, keys: pa.StructArray, /) -> pa.BinaryArray | pa.LargeBinaryArray:
+        """The bytes of keys in a chunk."""
+
+
+class ValueCodec(Protocol):
+    """Converts the values of a store."""
+
+    def decode(self, data: pa.Buffer, keys: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
+        """Values in `data` as structs; `keys` and `spans` as in a RecordChunk."""
+
+
+class PlainValues:
+    """Values that are rows."""
+
+    def __init__(self, value_type: StructType) -> None:
+        self._rows = RowCodec(value_type)
+
+    def decode(self, data: pa.Buffer, _keys: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
+        """As the protocol says."""
+        return self._rows.decode(data, spans)
+
+
+class RowConverter:
+    """Turns chunks of records into record batches of (key, value, partition_id).
+
+    Args:
+        key_type, value_type: of the store.
+        codecs: of keys and values; None: they are rows.
+    """
+
+    def __init__(
+        self, key_type: StructType, value_type: StructType, codecs: tuple[KeyCodec, ValueCodec] | None = None
+    ) -> None:
         self.key_type = key_type
         self.value_type = value_type
-        self.keys = RowCodec(key_type)
-        self.values = RowCodec(value_type)
+        self.key_arrow_type = RowCodec(key_type).arrow_type
+        self.value_arrow_type = RowCodec(value_type).arrow_type
+        self.keys, self._values = codecs or (RowCodec(key_type), PlainValues(value_type))
         self.schema = pa.schema(
             [
-                pa.field("key", self.keys.arrow_type),
-                pa.field("value", self.values.arrow_type),
+                pa.field("key", self.key_arrow_type),
+                pa.field("value", self.value_arrow_type),
                 pa.field("partition_id", pa.int32()),
             ]
         )
@@ -52,15 +88,16 @@ class RowConverter:
 
     def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
         """Keys and values of a chunk; a tombstone's value is null."""
+        data = pa.py_buffer(chunk.data)
         return (
-            _decode(self.keys, "key", chunk, chunk.keys),
-            _decode(self.values, "value", chunk, chunk.values),
+            _decode("key", chunk, chunk.keys, lambda: self.keys.decode(data, chunk.keys)),
+            _decode("value", chunk, chunk.values, lambda: self._values.decode(data, chunk.keys, chunk.values)),
         )
 
 
-def _decode(codec: RowCodec, part: str, chunk: RecordChunk, spans: pa.Buffer) -> pa.StructArray:
+def _decode(part: str, chunk: RecordChunk, spans: pa.Buffer, decode: Callable[[], pa.StructArray]) -> pa.StructArray:
     try:
-        return codec.decode(chunk.data, spans)
+        return decode()
     except SchemaMismatchError as error:
         error = SchemaMismatchError(
             f"the {part} schema does not fit: {error.message} ({describe_rows(spans)})",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
 
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.codecs.types import IntegerType, LongType, NullType, StructField, StructType
+from hdfsstore.codecs.types import IntegerType, LongType, NullType, StructField, StructType, TimestampType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError
 
@@ -17,8 +20,22 @@ GROUP_STATE_FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVers
 # None: before Spark 4.0 the checkpoint does not name its operators.
 GROUP_STATE_OPERATORS = (None, "flatMapGroupsWithState", "applyInPandasWithState")
 DEDUPLICATE_OPERATORS = (None, "dedupe")
+PREFIX_ENCODER = "PrefixKeyScanStateEncoderSpec"
 SINGLE_NULL_ROW = bytes([1]) + bytes(15)
 SINGLE_NULL_TYPE = StructType((StructField("__dummy__", NullType()),))
+
+
+def prefix_encoder(store: Store, key_type: StructType) -> dict[str, Any]:
+    """The encoder of keys in RocksDB, as schema files of stores with column families have it.
+
+    Before Spark 4.0 nothing says whether keys have a prefix. Only those of session windows have one there: all but the
+    last column.
+    """
+    columns = store.num_cols_prefix_key
+    if columns is None:
+        last = [(field.name, field.type) for field in key_type.fields[-1:]]
+        columns = len(key_type.fields) - 1 if last == [("sessionStartTime", TimestampType())] else 0
+    return {"keyStateEncoderType": PREFIX_ENCODER, "numColsPrefixKey": columns} if columns else {}
 
 
 def stored_value_type(
@@ -56,10 +73,12 @@ def _has_single_null(declared: StructType, chunk: RecordChunk | None) -> bool:
     if chunk is None:
         return False
     offset, size = memoryview(chunk.values).cast("i")[:2]
-    if chunk.data[offset : offset + size] != SINGLE_NULL_ROW:
+    version = size % 8  # in RocksDB one byte lies in front of the row
+    row = chunk.data[offset + version : offset + size]
+    if row != SINGLE_NULL_ROW:
         return False
     try:
-        RowCodec(declared).decode(chunk.data, chunk.values.slice(0, 8))
+        RowCodec(declared).decode(row, pa.array([0, len(row)], pa.int32()).buffers()[1])
     except SchemaMismatchError:
         return True
     return False

@@ -25,6 +25,11 @@ class Case:
         return self.folder / "checkpoint"
 
     @property
+    def families(self) -> bool:
+        """Whether it has a store with column families."""
+        return any(self.checkpoint.glob("state/*/_stateSchema"))
+
+    @property
     def facts(self) -> dict[str, Any]:
         return _facts(self.folder)
 
@@ -97,3 +102,12 @@ def reads() -> Iterator[Read]:
         if not case.rocksdb:
             for facts in case.facts["reads"]:
                 yield Read(case, facts)
+
+
+def rocksdb_reads() -> Iterator[Read]:
+    """All that it could read from those of the RocksDB provider without column families."""
+    for case in cases():
+        if case.rocksdb and not case.families:
+            for facts in case.facts["reads"]:
+                if facts["file"]:
+                    yield Read(case, facts)

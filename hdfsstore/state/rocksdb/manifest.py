@@ -14,6 +14,7 @@
                   200 column family: v; 201 its name: text; 202 it is dropped; 203 highest number of one: v
                   300 edits that count together: v how many follow
                   8192 and more: text, may be passed over
+    <n>.log       pieces likewise; record: uint64 LE sequence number | uint32 LE number of updates | updates
     v, text       varint32 or varint64; varint32 size | bytes
 
 (RocksDB: db/log_format.h, db/version_edit.h, db/version_edit.cc)
@@ -90,9 +91,9 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
     if not name.startswith("MANIFEST-") or name not in files:
         raise CorruptFileError(f"CURRENT names {name!r}, which is no MANIFEST of the zip", path, None, REMEDY)
     for log, content in files.items():
-        if log.endswith(".log") and content:
+        if log.endswith(".log") and any(_updates(batch) for _, batch in _records(content, f"{path}:{log}")):
             raise UnsupportedProviderError(
-                f"{log} has {len(content)} bytes of changes that are in no SST file; Spark's are empty",
+                f"{log} has changes that are in no SST file; those of Spark have none",
                 path,
                 remedy="Open the database with RocksDB and flush it",
             )
@@ -108,6 +109,11 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
     if not state.numbered:
         raise CorruptFileError("it has no number of the next file", place, len(files[name]), REMEDY)
     return _in_order(list(state.files.values()), place)
+
+
+def _updates(batch: bytes) -> int:
+    """How many updates a record of a log has. Spark 3.2 leaves records without any."""
+    return int.from_bytes(batch[8:12], "little") or len(batch) - 12
 
 
 def _in_order(files: list[LiveFile], place: str) -> list[LiveFile]:

@@ -325,13 +325,16 @@ class TestProvider:
         offsets(tmp_path, 2, **{PROVIDER: ROCKSDB})
         assert cp.provider == ROCKSDB
         commit(tmp_path, 2, 'v1\n{"nextBatchWatermarkMs":0}')
-        with pytest.raises(UnsupportedProviderError, match=r"RocksDB.*cannot read") as caught:
-            cp.read_state()
-        assert caught.value.remedy
         assert [b.batch_id for b in cp.batches] == [0, 1, 2]
         (tmp_path / "offsets" / "2").write_text("damaged")
         with pytest.raises(CheckpointNotFoundError, match="no operator 0"):
             cp.read_state(batch_id=1)  # An older batch does not need the newest one's log.
+
+    def test_one_that_is_not_sparks(self, tmp_path: Path) -> None:
+        cp = Checkpoint(checkpoint(tmp_path, **{PROVIDER: "com.example.Provider"}))
+        with pytest.raises(UnsupportedProviderError, match=r"com.example.Provider.*cannot read") as caught:
+            cp.read_state()
+        assert caught.value.remedy
 
     @pytest.mark.parametrize(
         ("name", "provider"), [("1.delta", HDFS), ("1.zip", ROCKSDB), ("1.changelog", ROCKSDB), (".x.zip.tmp", HDFS)]

@@ -195,13 +195,11 @@ def test_a_type_that_is_not_known_spoils_its_store_alone(copy: Callable[[str], P
     ] == "left-keyWithIndexToValue"
 
 
-def test_rocksdb_is_said_so_and_its_logs_are_read() -> None:
+def test_rocksdb_is_streamed_and_its_logs_are_read() -> None:
     checkpoint = hdfsstore.Checkpoint(SPARK / "rocksdb_unique_ids/checkpoint")
     assert checkpoint.batches[-1].state_unique_ids
     assert checkpoint.operator(0).store().value_schema is not None
-    for read in (checkpoint.read_state, checkpoint.open_state, lambda: checkpoint.read_changes(0, 1)):
-        with pytest.raises(hdfsstore.UnsupportedProviderError, match="RocksDBStateStoreProvider"):
-            read()
+    assert counted(checkpoint.open_state().read_all()) == counted(checkpoint.read_state())
 
 
 def test_a_partition_without_its_folder(copy: Callable[[str], Path]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdfsstore import Checkpoint, UnsupportedProviderError
+from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.conf import HDFS_PROVIDER, ROCKSDB_PROVIDER, compression_codec, row_checksum
 from hdfsstore.codecs.types import StructField, StructType, parse_type
 from tests.unit.checkpoint.real_checkpoints import CASES, truth
@@ -96,8 +96,6 @@ def test_provider(case: Path) -> None:
     has_rocksdb_files |= any(case.glob("checkpoint/state/**/*.changelog"))
     if has_rocksdb_files:
         assert checkpoint.provider == ROCKSDB_PROVIDER
-        with pytest.raises(UnsupportedProviderError, match="RocksDB"):
-            checkpoint.read_state(checkpoint.operators[0].operator_id)
     else:
         assert checkpoint.provider == HDFS_PROVIDER
 

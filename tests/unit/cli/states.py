@@ -6,13 +6,13 @@ from itertools import chain
 
 from hdfsstore.cli.values import json_texts
 from hdfsstore.conditions.names import unique_names, with_names
-from tests.support.truth import Read, reads
+from tests.support.truth import Read, reads, rocksdb_reads
 
 
 def states(case: str, store_name: str = "default", operator_id: int = 0) -> dict[int, dict[str, str]]:
     """What Spark read: for each batch the values by key, both as JSON."""
     found: dict[int, dict[str, str]] = {}
-    for read in reads():
+    for read in [*reads(), *rocksdb_reads()]:
         facts = read.facts
         of = (read.case.folder.parent.name, read.case.folder.name, facts["store_name"], facts["operator_id"])
         whole = facts["change_feed"] is None and facts["join_side"] is None

@@ -21,6 +21,7 @@ from tests.unit.cli.states import states
         ("snapshots_purged", "default"),
         ("row_checksum", "default"),
         ("join_inner", "left-keyWithIndexToValue"),
+        ("rocksdb_unique_ids", "default"),
     ],
 )
 def test_tells_of_every_key_what_spark_reads_at_each_batch(case: str, store_name: str, run: Run) -> None:
@@ -108,8 +109,3 @@ def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, 
 )
 def test_usage_errors(key: str, message: str, run: Run) -> None:
     assert message in " ".join(run("history", checkpoint("aggregation"), "--key", key, exit_code=2).err.split())
-
-
-def test_rocksdb_is_an_error(run: Run) -> None:
-    ran = run("history", checkpoint("rocksdb_unique_ids"), "--key", '{"k": "a"}', exit_code=1)
-    assert "RocksDBStateStoreProvider" in ran.err

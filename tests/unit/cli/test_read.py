@@ -140,7 +140,6 @@ def test_usage_errors(arguments: list[str], message: str, run: Run) -> None:
         ("aggregation", ["--batch", "99"], "99"),
         ("unfinished_batch", ["--batch", "3"], "3"),
         ("nothing", [], "there is no checkpoint"),
-        ("rocksdb_unique_ids", [], "RocksDBStateStoreProvider"),
         ("aggregation", ["--join-side", "left"], "join"),
     ],
 )

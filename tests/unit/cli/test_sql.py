@@ -79,7 +79,6 @@ def test_usage_errors(query: str, message: str, run: Run) -> None:
 
 
 def test_errors(run: Run) -> None:
-    assert "RocksDB" in run("sql", checkpoint("rocksdb_unique_ids"), "select * from state", exit_code=1).err
     assert "99" in run("sql", checkpoint("aggregation"), "select * from state", "--batch", 99, exit_code=1).err
 
 

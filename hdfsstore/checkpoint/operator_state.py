@@ -1,0 +1,99 @@
+"""The state of one operator in the files of a checkpoint, and which reader these files need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.spark_quirks import prefix_encoder
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.codecs.rocksdb_keys import KeyCodec, key_codec
+from hdfsstore.codecs.rocksdb_values import ValueCodec
+from hdfsstore.codecs.types import StructType
+from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
+from hdfsstore.state.protocols import PartitionReader
+from hdfsstore.state.rocksdb.changelog import changelog_format
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
+
+PROVIDERS = (confs.HDFS_PROVIDER, confs.ROCKSDB_PROVIDER)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """The state of one operator after a batch, in the files of a checkpoint.
+
+    Attributes:
+        fs: the checkpoint's filesystem.
+        provider: the class of the state store provider, one of PROVIDERS.
+        operator: the operator, with the metadata it has at the batch.
+        version: the version that the batch wrote.
+        unique_ids: version -> partition -> the unique id of each of the operator's stores, for the versions that have
+            ids among those that are read.
+        conf: the settings that the offset log pins for the batch.
+        max_record_bytes: a key or value that declares more than this is refused.
+    """
+
+    fs: FileManager
+    provider: str
+    operator: Operator
+    version: int
+    unique_ids: Mapping[int, Sequence[Sequence[str]]]
+    conf: Mapping[str, str]
+    max_record_bytes: int
+
+    def reader(self, store: Store, partition_id: int) -> PartitionReader:
+        """Reads one partition of a store of the operator."""
+        codec, row_checksums = confs.compression_codec(self.conf), confs.row_checksum(self.conf)
+        where = self.fs, store.partition_path(partition_id)
+        unique_ids = self._unique_ids(store, partition_id)
+        if self.provider == confs.HDFS_PROVIDER:
+            return HdfsPartitionReader(*where, RecordFormat(codec, row_checksums, self.max_record_bytes), unique_ids)
+        file_format = changelog_format(codec, self.max_record_bytes, row_checksums=row_checksums, checksum_files=True)
+        return RocksDbPartitionReader(*where, file_format, unique_ids, confs.merge_delimiter(self.conf))
+
+    def check_families(self, store: Store) -> None:
+        """Raises UnsupportedProviderError if the store has column families."""
+        if store.has_families:
+            names = ", ".join(family.name for family in store.column_families)
+            raise UnsupportedProviderError(
+                f"the store {store.name!r} has column families ({names}), whose rows this release cannot read",
+                store.schema_path,
+                remedy="Read it with Spark's statestore source",
+            )
+
+    def codecs(self, store: Store, key_type: StructType, value_type: StructType) -> tuple[KeyCodec, ValueCodec] | None:
+        """How the keys and values of a store in RocksDB hold their rows; None: they are the rows."""
+        if self.provider == confs.HDFS_PROVIDER:
+            return None
+        row_checksums = confs.row_checksum(self.conf)
+        return (
+            key_codec(key_type, prefix_encoder(store, key_type), b""),
+            ValueCodec(value_type, lists=False, row_checksums=row_checksums),
+        )
+
+    def first_chunk(self, store: Store) -> RecordChunk | None:
+        """Some records of the store; None where it has none."""
+        for partition_id in store.partition_ids:
+            for chunk in self.reader(store, partition_id).stream(self.version, RecordChunk.copy):
+                return chunk
+        return None
+
+    def _unique_ids(self, store: Store, partition_id: int) -> dict[int, str]:
+        position = [other.name for other in self.operator.stores].index(store.name)
+        ids = {}
+        for version, partitions in self.unique_ids.items():
+            try:
+                unique_id = partitions[partition_id][position]
+            except IndexError:
+                raise CorruptFileError(
+                    f"the commit log of batch {version - 1} has no unique id for this store",
+                    store.partition_path(partition_id),
+                    remedy="The commit log, or the operator's metadata, is of another query",
+                ) from None
+            if unique_id:  # Empty for a store that has no ids, beside others that have.
+                ids[version] = unique_id
+        return ids

@@ -1,0 +1,160 @@
+"""Reads versions of a store's partition from the files of Spark's RocksDB provider, without a RocksDB.
+
+The changelogs since the newest usable zip, from the oldest to the newest, lie over the SST files that the zip names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from types import MappingProxyType
+from typing import TypeVar
+
+from pyarrow.fs import FileType
+
+from hdfsstore._cext.sst import Merge, Overlay
+from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.reading import Input, file_types, read_whole
+from hdfsstore.state.base.partition_reader import BasePartitionReader
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.rocksdb import archive
+from hdfsstore.state.rocksdb.database import Database
+from hdfsstore.state.versions.chain import VersionFiles, older_chain
+from hdfsstore.state.versions.files import Chain, VersionId
+
+T = TypeVar("T")
+
+
+class RocksDbPartitionReader(BasePartitionReader):
+    """hdfsstore.state.protocols.PartitionReader on changelogs, zips and SST files. Chunks are sorted by key.
+
+    Args:
+        fs, folder, file_format, unique_ids: as BasePartitionReader has them.
+        delimiter: joins the values that were merged into a key.
+    """
+
+    def __init__(
+        self,
+        fs: FileManager,
+        folder: str,
+        file_format: RecordFormat,
+        unique_ids: Mapping[int, str] = MappingProxyType({}),
+        delimiter: bytes = b",",
+    ) -> None:
+        super().__init__(fs, folder, file_format, unique_ids)
+        self._delimiter = delimiter
+
+    def load(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> list[T]:
+        """The state at `version`, each key once, as the protocol says."""
+        return list(self.stream(version, convert, keys))
+
+    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
+        """The same in bounded memory: the changelogs since the zip, and a few blocks of each SST file.
+
+        Each block is checked before a record comes from it. Where one is damaged, an older zip and the changelogs after
+        it go on behind the last key, with a warning.
+        """
+        with ExitStack() as stack:
+
+            def read(files: VersionFiles, chain: Chain) -> tuple[VersionFiles, Chain, _Chunks]:
+                chunks = _Chunks(self._merged(files, chain, keys, stack))
+                try:
+                    chunks.look()  # here a file that is gone is still looked for in another listing
+                except FileNotFoundError as error:
+                    if files.version_id[1] is None:
+                        raise
+                    raise MissingFileError("it was removed meanwhile", str(error)) from error
+                return files, chain, chunks
+
+            files, chain, chunks = self._read(version, read)
+            first = keys.first
+            while True:
+                try:
+                    chunk = chunks.take()
+                except CorruptFileError as error:
+                    chain = older_chain(files, chain, error)
+                    chunks = _Chunks(self._merged(files, chain, KeyRange(first, keys.end), stack))
+                    continue
+                except FileNotFoundError as error:
+                    raise BatchNotAvailableError(
+                        f"retention has removed {error} while version {version} was read",
+                        self._folder,
+                        remedy="Read a later batch, or let the query retain more "
+                        "(spark.sql.streaming.minBatchesToRetain)",
+                    ) from error
+                if chunk is None:
+                    return
+                first = _last_key(chunk) + b"\0"
+                yield convert(chunk)
+
+    def families(self, version: int) -> Mapping[str, int]:
+        """The number of each column family at `version`, by the newest zip; none where there is no zip.
+
+        Spark writes a zip with each commit that adds or removes a family.
+        """
+
+        def read(files: VersionFiles, chain: Chain) -> Mapping[str, int]:
+            if chain.snapshot is None:
+                return {}
+            with closing(files.open(chain.snapshot, "snapshot")) as source:
+                return _decoded(files, chain.snapshot, source).families
+
+        return self._read(version, read)
+
+    def _merged(self, files: VersionFiles, chain: Chain, keys: KeyRange, stack: ExitStack) -> Iterator[RecordChunk]:
+        changelogs, base = self._opened(files, chain, stack)
+        overlay = Overlay()
+        for version_id, source in reversed(changelogs):
+            for chunk in files.chunks(source, version_id, "delta"):
+                overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
+            source.finish()
+        if not base:
+            return _rows_of(overlay, self._delimiter, keys, files.path(files.version_id, "delta"))
+        found = _decoded(files, *base[0])
+        path = files.path(base[0][0], "snapshot")
+        ssts = f"{self._folder}/{archive.SST_FOLDER}"
+        files.snapshot_parts = {f"{path}:{name}" for name in found.files} | {f"{ssts}/{s.remote}" for s in found.ssts}
+        database = Database(self._fs, self._folder, found, path)
+        return self._whole(database.chunks(overlay, self._delimiter, keys.first, keys.end), path)
+
+    def _whole(self, chunks: Iterator[RecordChunk], zip_path: str) -> Iterator[RecordChunk]:
+        try:
+            yield from chunks
+        except MissingFileError as error:
+            if file_types(self._fs, [zip_path]) == [FileType.NotFound]:
+                raise FileNotFoundError(zip_path) from error
+            raise CorruptFileError(
+                f"it names {error.path}, which is missing", zip_path, remedy=archive.REMEDY
+            ) from error
+
+
+class _Chunks:
+    """An iterator whose first item can be looked for before it is taken."""
+
+    def __init__(self, chunks: Iterator[RecordChunk]) -> None:
+        self._chunks = chunks
+        self._first: list[RecordChunk | None] = []
+
+    def look(self) -> None:
+        self._first.append(next(self._chunks, None))
+
+    def take(self) -> RecordChunk | None:
+        return self._first.pop() if self._first else next(self._chunks, None)
+
+
+def _decoded(files: VersionFiles, snapshot: VersionId, source: Input) -> archive.Archive:
+    return archive.decode(read_whole(source), files.path(snapshot, "snapshot"))
+
+
+def _rows_of(overlay: Overlay, delimiter: bytes, keys: KeyRange, path: str) -> Iterator[RecordChunk]:
+    merge = Merge((), overlay, delimiter=delimiter, first=keys.first, end=keys.end)
+    while (read := merge.read()) is not None:
+        data, key_spans, value_spans = read
+        yield RecordChunk(memoryview(data), key_spans, value_spans, path, 0)
+
+
+def _last_key(chunk: RecordChunk) -> bytes:
+    at, size = memoryview(chunk.keys).cast("B").cast("i")[-2:]
+    return bytes(chunk.data[at : at + size])

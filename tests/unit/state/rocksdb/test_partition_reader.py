@@ -1,0 +1,259 @@
+"""Versions from changelogs, zips and SST files, with what is missing or damaged; Spark's checkpoints are in
+tests/unit/checkpoint/test_truth.py."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdfsstore.codecs.compression import compress
+from hdfsstore.codecs.lineage import LineageItem, encode_header
+from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, UnsupportedVersionError
+from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, encode
+from hdfsstore.state.rocksdb.changelog import changelog_format
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
+from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, TypedRecord, encode_typed
+
+rocksdict = pytest.importorskip("rocksdict")
+LOCAL = LocalFileManager()
+Rows = dict[bytes, bytes]
+
+
+def rows_of(chunk: RecordChunk) -> Rows:
+    keys, values = (memoryview(spans).cast("B").cast("i") for spans in (chunk.keys, chunk.values))
+    data = bytes(chunk.data)
+    return {
+        data[keys[i] : keys[i] + keys[i + 1]]: data[values[i] : values[i] + values[i + 1]]
+        for i in range(0, len(keys), 2)
+    }
+
+
+def reader(folder: Path, unique_ids: dict[int, str] | None = None, delimiter: bytes = b",") -> RocksDbPartitionReader:
+    return RocksDbPartitionReader(LOCAL, str(folder), changelog_format("lz4"), unique_ids or {}, delimiter)
+
+
+def loaded(partition: RocksDbPartitionReader, version: int, keys: KeyRange = ALL_KEYS) -> Rows:
+    rows: Rows = {}
+    for part in partition.load(version, rows_of, keys):
+        assert not rows.keys() & part.keys()
+        assert list(part) == sorted(part)
+        rows |= part
+    return rows
+
+
+def write_changelog(folder: Path, version: int, records: list[TypedRecord], **kwargs: Any) -> None:
+    (folder / name(version, "changelog", **kwargs)).write_bytes(
+        compress("lz4", header(version, **kwargs) + encode_typed(records))
+    )
+
+
+def name(version: int, extension: str, ids: dict[int, str] | None = None, **_: Any) -> str:
+    return f"{version}_{ids[version]}.{extension}" if ids else f"{version}.{extension}"
+
+
+def header(version: int, ids: dict[int, str] | None = None, first: int = 1) -> bytes:
+    if ids is None:
+        return b"\0\2v2"
+    return encode_header([LineageItem(v, ids[v]) for v in range(first, version)]).replace(b"v3", b"v4")
+
+
+def write_zip(folder: Path, version: int, rows: Rows, ids: dict[int, str] | None = None) -> list[Path]:
+    """A zip of the rows, and its SST files. Returns the paths of the latter."""
+    local = folder / f"local-{uuid.uuid4()}"
+    database = rocksdict.Rdict(str(local), rocksdict.Options(raw_mode=True))
+    for key, value in rows.items():
+        database[key] = value
+    database.flush()
+    database.close()
+    ssts, files = [], {}
+    for path in sorted(local.iterdir()):
+        if path.suffix == ".sst":
+            ssts.append(Sst(path.name, f"{path.stem}-{uuid.uuid4()}.sst", path.stat().st_size))
+            target = folder / "SSTs" / ssts[-1].remote
+            target.parent.mkdir(exist_ok=True)
+            path.rename(target)
+        elif belongs(path.name) and path.suffix != ".log":
+            files[path.name] = path.read_bytes()
+    archive = Archive(files, ssts, None, {"default": 1, "counts": 2})
+    (folder / name(version, "zip", ids)).write_bytes(encode(archive))
+    for path in sorted(local.iterdir()):
+        path.unlink()
+    local.rmdir()
+    return [folder / "SSTs" / sst.remote for sst in ssts]
+
+
+BASE = {b"a": b"1", b"b": b"2", b"c": b"3", b"d": b"4"}
+CHANGES: dict[int, list[TypedRecord]] = {
+    2: [(MERGE, b"a", b"x"), (DELETE, b"b", None), (PUT, b"e", b"5")],
+    3: [(MERGE, b"a", b"y"), (MERGE, b"b", b"new"), (DELETE_RANGE, b"c", b"e"), (PUT, b"d", b"after")],
+}
+
+
+@pytest.mark.parametrize(("delimiter", "joined"), [(b",", b"1,x,y"), (b"", b"1xy")])
+def test_changelogs_lie_over_the_zip(tmp_path: Path, delimiter: bytes, joined: bytes) -> None:
+    write_zip(tmp_path, 1, BASE)
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records)
+    partition = reader(tmp_path, delimiter=delimiter)
+    assert loaded(partition, 1) == BASE
+    assert loaded(partition, 3) == {b"a": joined, b"b": b"new", b"d": b"after", b"e": b"5"}
+    assert loaded(partition, 3, KeyRange(b"b", b"d\0")) == {b"b": b"new", b"d": b"after"}
+    assert loaded(partition, 3, KeyRange(end=b"b")) == {b"a": joined}
+    assert partition.families(3) == {"default": 1, "counts": 2}
+
+
+def test_changelogs_alone(tmp_path: Path) -> None:
+    write_changelog(tmp_path, 1, [(PUT, key, value) for key, value in BASE.items()])
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records)
+    assert loaded(reader(tmp_path), 3) == {b"a": b"1,x,y", b"b": b"new", b"d": b"after", b"e": b"5"}
+    assert loaded(reader(tmp_path), 3, KeyRange(b"b", b"c")) == {b"b": b"new"}
+    assert reader(tmp_path).families(3) == {}
+
+
+def test_a_folder_without_files_is_empty(tmp_path: Path) -> None:
+    assert loaded(reader(tmp_path), 7) == {}
+
+
+def test_changes_have_the_kinds_of_the_records(tmp_path: Path) -> None:
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records)
+    found = reader(tmp_path).changes([2, 3], lambda version, chunk: (version, chunk.kinds.to_pybytes()))  # type: ignore[union-attr]
+    assert found == [(2, bytes([2, 0, 1])), (3, bytes([2, 2, 15, 1]))]
+
+
+def test_changes_without_a_changelog(tmp_path: Path) -> None:
+    write_zip(tmp_path, 1, BASE)
+    with pytest.raises(BatchNotAvailableError, match="no changelog of version 1, only a snapshot"):
+        reader(tmp_path).changes([1], lambda _, chunk: chunk)
+
+
+def test_a_lineage_tells_the_files(tmp_path: Path) -> None:
+    ids, others = ({version: str(uuid.uuid4()) for version in range(1, 5)} for _ in range(2))
+    write_zip(tmp_path, 1, BASE, ids)
+    write_zip(tmp_path, 1, {b"other": b"attempt"}, others)
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records, ids=ids)
+        write_changelog(tmp_path, version, [(PUT, b"other", b"attempt")], ids=others)
+    partition = reader(tmp_path, ids)
+    assert loaded(partition, 3) == {b"a": b"1,x,y", b"b": b"new", b"d": b"after", b"e": b"5"}
+    assert partition.changes([2], lambda version, chunk: (version, len(chunk))) == [(2, 3)]
+    with pytest.raises(BatchNotAvailableError, match="no state of version 4"):
+        loaded(partition, 4)
+
+
+def damage_zip(zip_path: Path, _: list[Path]) -> None:
+    zip_path.write_bytes(zip_path.read_bytes()[:-30])
+
+
+def damage_manifest(zip_path: Path, _: list[Path]) -> None:
+    with zipfile.ZipFile(zip_path) as source:
+        files = {each: source.read(each) for each in source.namelist()}
+    manifest = next(each for each in files if each.startswith("MANIFEST"))
+    files[manifest] = files[manifest][:-1] + bytes([files[manifest][-1] ^ 1])
+    with zipfile.ZipFile(zip_path, "w") as target:
+        for each, content in files.items():
+            target.writestr(each, content)
+
+
+def damage_metadata(zip_path: Path, _: list[Path]) -> None:
+    with zipfile.ZipFile(zip_path) as source:
+        files = {each: source.read(each) for each in source.namelist()}
+    fields = json.loads(files["metadata"].removeprefix(b"v1\n"))
+    fields["sstFiles"][0]["sizeBytes"] += 1
+    files["metadata"] = b"v1\n" + json.dumps(fields).encode()
+    with zipfile.ZipFile(zip_path, "w") as target:
+        for each, content in files.items():
+            target.writestr(each, content)
+
+
+def remove_sst(_: Path, ssts: list[Path]) -> None:
+    ssts[0].unlink()
+
+
+def cut_sst(_: Path, ssts: list[Path]) -> None:
+    ssts[0].write_bytes(ssts[0].read_bytes()[:-1])
+
+
+def flip_a_block(_: Path, ssts: list[Path]) -> None:
+    content = bytearray(ssts[0].read_bytes())
+    content[10] ^= 1
+    ssts[0].write_bytes(content)
+
+
+DAMAGE = [damage_zip, damage_manifest, damage_metadata, remove_sst, cut_sst, flip_a_block]
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_older_zip_takes_the_place_of_a_damaged_one(
+    damage: Any, with_ids: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = {version: str(uuid.uuid4()) for version in range(1, 4)} if with_ids else None
+    write_zip(tmp_path, 1, BASE, ids)
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records, ids=ids)
+    expected = loaded(reader(tmp_path, ids), 3)
+    ssts = write_zip(tmp_path, 3, expected, ids)
+    assert loaded(reader(tmp_path, ids), 3) == expected
+    damage(tmp_path / name(3, "zip", ids), ssts)
+    with caplog.at_level(logging.WARNING):
+        assert loaded(reader(tmp_path, ids), 3) == expected
+    assert any("going on from" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_without_an_older_zip(damage: Any, tmp_path: Path) -> None:
+    ssts = write_zip(tmp_path, 5, BASE)
+    damage(tmp_path / "5.zip", ssts)
+    with pytest.raises(CorruptFileError) as caught:
+        loaded(reader(tmp_path), 5)
+    assert caught.value.path is not None
+    assert caught.value.path.startswith(str(tmp_path))
+    assert caught.value.remedy
+
+
+def test_a_stream_goes_on_behind_the_last_row_before_the_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = {b"%08d" % i: bytes([i % 251]) * 500 for i in range(8000)}  # several chunks
+    write_zip(tmp_path, 1, rows)
+    write_changelog(tmp_path, 2, [(PUT, b"%08d" % i, b"new") for i in range(0, 8000, 7)])
+    expected = loaded(reader(tmp_path), 2)
+    ssts = write_zip(tmp_path, 2, expected)
+    content = bytearray(ssts[0].read_bytes())
+    content[len(content) * 3 // 4] ^= 1
+    ssts[0].write_bytes(content)
+    parts: Iterator[Rows] = reader(tmp_path).stream(2, rows_of)
+    first = next(parts)
+    assert not caplog.messages
+    got = [first, *parts]
+    assert sum(map(len, got)) == len(expected)
+    assert {key: value for part in got for key, value in part.items()} == expected
+    assert any("going on from" in message for message in caplog.messages)
+
+
+def test_damage_in_a_changelog_is_passed_over_by_no_snapshot(tmp_path: Path) -> None:
+    write_zip(tmp_path, 1, BASE)
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records)
+    (tmp_path / "2.changelog").write_bytes(compress("lz4", b"\0\2v2\x07"))
+    with pytest.raises(CorruptFileError, match="unknown type 0x07") as caught:
+        loaded(reader(tmp_path), 3)
+    assert (caught.value.path, caught.value.offset) == (str(tmp_path / "2.changelog"), 4)
+    (tmp_path / "2.changelog").unlink()
+    with pytest.raises(MissingFileError):
+        loaded(reader(tmp_path), 3)
+    (tmp_path / "2.changelog").write_bytes(compress("lz4", b"\0\2v9\0"))
+    with pytest.raises(UnsupportedVersionError, match="v9"):
+        loaded(reader(tmp_path), 3)
