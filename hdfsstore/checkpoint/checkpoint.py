@@ -17,6 +17,7 @@ from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.reading import StateRequest
+from hdfsstore.checkpoint.row_converter import Key
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
     BatchNotAvailableError,
@@ -184,6 +185,7 @@ class Checkpoint:
         *,
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
+        key: Key | None = None,
     ) -> pa.Table:
         """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
 
@@ -195,6 +197,8 @@ class Checkpoint:
             join_side: "left" or "right": reads the rows of that side of a stream-stream join, instead of a store.
             partitions: the partitions to read; all by default.
             key_schema, value_schema: replace a schema that is missing or wrong.
+            key: reads the row of this key alone: a mapping of its fields, or a pyarrow.StructArray of one row. Of a
+                RocksDB only the blocks that may have the key are read.
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
@@ -211,6 +215,7 @@ class Checkpoint:
             partitions=partitions,
             key_schema=key_schema,
             value_schema=value_schema,
+            key=key,
         )
         return reading.read_state(self._operator_state(request), request, self._threads)
 
@@ -224,6 +229,7 @@ class Checkpoint:
         *,
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
+        key: Key | None = None,
     ) -> pa.RecordBatchReader:
         """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
@@ -238,6 +244,7 @@ class Checkpoint:
             partitions=partitions,
             key_schema=key_schema,
             value_schema=value_schema,
+            key=key,
         )
         return reading.open_state(self._operator_state(request), request, self._threads)
 

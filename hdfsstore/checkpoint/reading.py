@@ -19,16 +19,16 @@ from pyarrow.fs import FileType
 from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Store
-from hdfsstore.checkpoint.row_converter import Constant, Converter, RowConverter, describe_rows
+from hdfsstore.checkpoint.row_converter import Constant, Converter, Key, OneKey, RowConverter, describe_rows
 from hdfsstore.checkpoint.spark_quirks import stored_value_type
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import CheckpointNotFoundError, SchemaMismatchError, StateStoreError, UnsupportedTypeError
+from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, SchemaMismatchError, UnsupportedTypeError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import file_types
 from hdfsstore.state.parallel import run_all, stream_all
-from hdfsstore.state.protocols import PartitionReader
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange, PartitionReader
 
 UPDATE, DELETE, APPEND = "update", "delete", "append"
 RANGE_DELETION = 15
@@ -44,6 +44,7 @@ class StateRequest:
         join_side: "left" or "right" of a stream-stream join, or None.
         partitions: the partitions to read; None = all.
         key_schema, value_schema: replace those of the store.
+        key: the only key whose row is wanted; None = all.
     """
 
     operator_id: int
@@ -53,14 +54,15 @@ class StateRequest:
     partitions: Sequence[int] | None
     key_schema: pa.Schema | None
     value_schema: pa.Schema | None
+    key: Key | None = None
 
 
 def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
     """The rows as a table."""
-    converter, readers = _converter_and_readers(state, request)
+    converter, readers, keys = _converter_and_readers(state, request)
 
     def load(partition_id: int) -> list[pa.RecordBatch]:
-        return readers[partition_id].load(state.version, converter.of_partition(partition_id))
+        return readers[partition_id].load(state.version, converter.of_partition(partition_id), keys)
 
     loaded = run_all([partial(load, partition_id) for partition_id in readers], threads)
     return pa.Table.from_batches(chain.from_iterable(loaded), converter.schema)
@@ -68,10 +70,10 @@ def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.
 
 def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.RecordBatchReader:
     """The rows as a stream of record batches, in bounded memory. Batches of several partitions alternate."""
-    converter, readers = _converter_and_readers(state, request)
+    converter, readers, keys = _converter_and_readers(state, request)
 
     def stream(partition_id: int) -> Iterator[pa.RecordBatch]:
-        return readers[partition_id].stream(state.version, converter.of_partition(partition_id))
+        return readers[partition_id].stream(state.version, converter.of_partition(partition_id), keys)
 
     streams = [partial(stream, partition_id) for partition_id in readers]
     return pa.RecordBatchReader.from_batches(converter.schema, stream_all(streams, threads))
@@ -101,13 +103,13 @@ def _change_types(chunk: RecordChunk, values: pa.StructArray) -> pa.StringArray:
     """The change_type of each record of a delta, as Spark names it; without types, by its decoded value.
 
     Raises:
-        StateStoreError: a range of keys was deleted, of which nobody knows the keys.
+        BatchNotAvailableError: a range of keys was deleted, of which nobody knows the keys.
     """
     if chunk.kinds is None:
         return pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
     kinds = pa.Array.from_buffers(pa.uint8(), len(chunk), [None, chunk.kinds])
     if pc.any(pc.equal(kinds, RANGE_DELETION)).as_py():
-        raise StateStoreError(
+        raise BatchNotAvailableError(
             "a range of keys was deleted, which cannot be told as changes of single keys",
             chunk.path,
             remedy="Read the state of the batch and of the one before",
@@ -118,10 +120,16 @@ def _change_types(chunk: RecordChunk, values: pa.StructArray) -> pa.StringArray:
 Readers: TypeAlias = dict[int, PartitionReader]
 
 
-def _converter_and_readers(state: OperatorState, request: StateRequest) -> tuple[Converter, Readers]:
-    if request.join_side is None:
-        return _of_store(state, request)
-    return _of_join_side(state, request, request.join_side)
+def _converter_and_readers(state: OperatorState, request: StateRequest) -> tuple[Converter, Readers, KeyRange]:
+    if request.join_side is not None:
+        if request.key is not None:
+            raise ValueError("give a key or a join side: the keys of a side's store are not those of its rows")
+        return *_of_join_side(state, request, request.join_side), ALL_KEYS
+    rows, readers = _of_store(state, request)
+    if request.key is None:
+        return rows, readers, ALL_KEYS
+    stored = rows.stored_key(request.key)
+    return OneKey(rows, stored), readers, KeyRange(stored, stored + b"\0")
 
 
 def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter, Readers]:

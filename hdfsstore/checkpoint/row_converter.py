@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
 
+# A key as its fields by name, or as an array with this one row, whose fields count by their places.
+Key: TypeAlias = "Mapping[str, Any] | pa.StructArray"
 Convert = Callable[[RecordChunk], pa.RecordBatch]
 
 
@@ -86,6 +89,24 @@ class RowConverter:
 
         return convert
 
+    def stored_key(self, key: Key) -> bytes:
+        """The bytes of a key in a chunk. Raises SchemaMismatchError where it is no key of the store."""
+        fields = list(self.key_arrow_type)
+        try:
+            if isinstance(key, Mapping):
+                if set(key) != {field.name for field in fields}:
+                    raise ValueError("other fields")
+                columns = [pa.array([key[field.name]], field.type) for field in fields]
+            else:
+                columns = [column.cast(field.type) for column, field in zip(key.flatten(), fields, strict=True)]
+            rows = pa.StructArray.from_arrays(columns, fields=fields)
+            (stored,) = self.keys.encode(rows).to_pylist()
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            raise SchemaMismatchError(
+                f"{key!r} is no key of the store: {error}", remedy=f"Its keys are {self.key_arrow_type}"
+            ) from error
+        return bytes(stored)
+
     def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
         """Keys and values of a chunk; a tombstone's value is null."""
         data = pa.py_buffer(chunk.data)
@@ -93,6 +114,31 @@ class RowConverter:
             _decode("key", chunk, chunk.keys, lambda: self.keys.decode(data, chunk.keys)),
             _decode("value", chunk, chunk.values, lambda: self._values.decode(data, chunk.keys, chunk.values)),
         )
+
+
+class OneKey:
+    """Keeps the row of one key.
+
+    Args:
+        rows: converts the chunks of the store.
+        stored: the key, by `rows.stored_key`.
+    """
+
+    def __init__(self, rows: RowConverter, stored: bytes) -> None:
+        self.schema = rows.schema
+        self._rows = rows
+        self._stored = stored
+
+    def of_partition(self, partition_id: int) -> Convert:
+        """Converts the chunks of one partition."""
+        convert = self._rows.of_partition(partition_id)
+
+        def convert_and_keep(chunk: RecordChunk) -> pa.RecordBatch:
+            rows = convert(chunk)
+            stored = self._rows.keys.encode(rows.column(0))
+            return rows.filter(pc.equal(stored, pa.scalar(self._stored, stored.type)))
+
+        return convert_and_keep
 
 
 def _decode(part: str, chunk: RecordChunk, spans: pa.Buffer, decode: Callable[[], pa.StructArray]) -> pa.StructArray:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from hdfsstore import Checkpoint
+from hdfsstore import BatchNotAvailableError, Checkpoint
 from hdfsstore.cli import options
 from hdfsstore.cli.output import Format, choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import rows_counted
@@ -71,7 +71,7 @@ def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: in
     compared by the bytes that Spark stores. Returns the columns change ("added", "changed", "removed"), key, before and
     after (null without such a key).
     """
-    written = checkpoint.read_changes(start + 1, end, operator_id, store_name)
+    written = _written(checkpoint, operator_id, store_name, start, end)
     keys, values = _codec(written, "key"), _codec(written, "value")
     last = _last_of_each(keys.encode(_single(written["key"])))
     written = written.take(last)
@@ -94,6 +94,19 @@ def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: in
     change = pc.if_else(existed, pc.if_else(exists, "changed", "removed"), "added")
     table = pa.table({"change": change, "key": written["key"], "before": before, "after": after})
     return table.filter(differs)
+
+
+def _written(checkpoint: Checkpoint, operator_id: int, store_name: str, start: int, end: int) -> pa.Table:
+    """The keys that batches after `start` may have written, with their values in the order of time; null: removed."""
+    try:
+        return checkpoint.read_changes(start + 1, end, operator_id, store_name).select(["key", "value"])
+    except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
+        before, after = (
+            checkpoint.read_state(operator_id, store_name, batch_id).select(["key", "value"])
+            for batch_id in (start, end)
+        )
+        removed = pa.nulls(len(before), before.schema.field("value").type)
+        return pa.concat_tables([before.set_column(1, before.schema.field("value"), removed), after])
 
 
 def _last_of_each(keys: pa.Array) -> pa.Array:

@@ -92,6 +92,7 @@ class _Story:
         self._store_name = store.name
         self._pattern = pattern
         self._partitions = partitions_of(checkpoint, operator, store, pattern)
+        self._key = pattern.row if pattern.row is not None and not _has_floats(pattern.row.type) else None
         self._rows: _Rows | None = None
 
     def read(self, batch_id: int) -> list[_Entry]:
@@ -105,12 +106,16 @@ class _Story:
             return list(self._entries(batch_id, {} if batch_id == 0 else self._rows, self._rows))
         before = dict(self._rows)
         of = (self._operator_id, self._store_name, self._partitions)
-        changes = self._checkpoint.read_changes(batch_id, batch_id, *of)
-        for text, key, value in self._matches(changes.to_batches()):
-            if value.null_count:
-                self._rows.pop(text, None)
-            else:
-                self._rows[text] = (key, value, json_texts(value)[0])
+        try:
+            changes = self._checkpoint.read_changes(batch_id, batch_id, *of)
+        except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
+            self._rows = self._state(batch_id)
+        else:
+            for text, key, value in self._matches(changes.to_batches()):
+                if value.null_count:
+                    self._rows.pop(text, None)
+                else:
+                    self._rows[text] = (key, value, json_texts(value)[0])
         return list(self._entries(batch_id, before, self._rows))
 
     def _entries(self, batch_id: int, before: _Rows, after: _Rows) -> Iterator[_Entry]:
@@ -123,7 +128,7 @@ class _Story:
 
     def _state(self, batch_id: int) -> _Rows:
         of = (self._operator_id, self._store_name, batch_id)
-        with self._checkpoint.open_state(*of, partitions=self._partitions) as state:
+        with self._checkpoint.open_state(*of, partitions=self._partitions, key=self._key) as state:
             return {text: (key, value, json_texts(value)[0]) for text, key, value in self._matches(state)}
 
     def _matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Array, pa.Array]]:
@@ -133,6 +138,13 @@ class _Story:
             kept = batch.filter(self._pattern.mask(named))
             for row, text in enumerate(json_texts(kept["key"])):
                 yield text, kept["key"].slice(row, 1), kept["value"].slice(row, 1)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Whether keys that are equal may differ in their bytes: 0.0 and -0.0 do, and so do NaNs."""
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> list[int] | None:

@@ -26,7 +26,7 @@ from tests.support.rows import counted
 from tests.support.truth import DATA, Case, cases
 
 SPARK = DATA / "spark-4.3.0"
-READABLE = [case for case in cases() if not case.rocksdb]
+READABLE = [case for case in cases() if not case.families]
 
 
 @pytest.fixture
@@ -49,6 +49,30 @@ def test_open_state_gives_the_rows_of_read_state(case: Case) -> None:
                 reader = checkpoint.open_state(operator.operator_id, store.name)
                 assert reader.schema == table.schema
                 assert counted(reader.read_all()) == counted(table)
+
+
+@pytest.mark.parametrize("case", ["types_keys", "session_window", "rocksdb_unique_ids", "row_checksum"])
+def test_one_key(case: str) -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / case / "checkpoint")
+    rows = checkpoint.read_state().combine_chunks()
+    keys = rows["key"].combine_chunks()
+    for i in range(0, len(rows), max(1, len(rows) // 10)):
+        for key in (keys.slice(i, 1), dict(zip((f.name for f in keys.type), keys.slice(i, 1).flatten(), strict=True))):
+            plain = {name: value[0].as_py() for name, value in key.items()} if isinstance(key, dict) else key
+            found = checkpoint.read_state(key=plain)
+            assert counted(found) == counted(rows.slice(i, 1))
+            assert counted(checkpoint.open_state(key=plain).read_all()) == counted(found)
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_unique_ids"])
+def test_what_is_no_key(case: str) -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / case / "checkpoint")
+    assert checkpoint.read_state(key={"k": "nobody"}).num_rows == 0
+    for key in ({"other": 1}, {}, {"k": 1.5}, pa.array([{"a": 1, "b": 2}]), pa.array([{"k": "a"}, {"k": "b"}])):
+        with pytest.raises(hdfsstore.SchemaMismatchError, match="is no key of the store"):
+            checkpoint.read_state(key=key)
+    with pytest.raises(ValueError, match="join side"):
+        hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint").read_state(join_side="left", key={"k": 1})
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -1,5 +1,7 @@
 import json
+import shutil
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ CASES = [
     ("row_checksum", "default", 0),
     ("snapshots_purged", "default", 0),
     ("types_keys", "default", 0),
+    ("rocksdb_unique_ids", "default", 0),
     ("join_left_outer", "right-keyWithIndexToValue", 0),
 ]
 
@@ -37,6 +40,16 @@ def test_finds_what_differs_between_the_states_that_spark_reads(case: str, store
         assert found == {(json.dumps(json.loads(key)), change) for key, change in expected}
         differences += len(lines)
     assert differences
+
+
+def test_without_deltas_the_states_are_compared(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("snapshots"), tmp_path / "checkpoint"))
+    arguments = ["--from", 8, "--to", 9, "--json"]
+    expected = run("diff", copy, *arguments).lines
+    assert expected
+    for path in copy.glob("state/0/*/*10.delta*"):  # version 10 has a snapshot, too
+        path.unlink()
+    assert sorted(map(str, run("diff", copy, *arguments).lines)) == sorted(map(str, expected))
 
 
 def test_shows_both_values(run: Run) -> None:
