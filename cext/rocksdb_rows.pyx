@@ -1,4 +1,4 @@
-"""The bytes around rows in the keys and values of Spark's RocksDB (RocksDBStateEncoder, StateStoreRowChecksum of Spark).
+"""The bytes around rows in keys and values of Spark's RocksDB (RocksDBStateEncoder, StateStoreRowChecksum of Spark).
 
     list value        int32 LE size | that many bytes: an element; the next element follows after a comma, or at once
     checksummed       int32 LE CRC-32C(key, bytes) | int32 LE size | that many bytes; values that were merged follow
