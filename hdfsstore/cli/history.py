@@ -12,7 +12,7 @@ import typer
 
 from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError, Operator, Store, UnsupportedTypeError
 from hdfsstore.cli import options
-from hdfsstore.cli.keys import KeyPattern, parse_key
+from hdfsstore.cli.keys import KeyPattern, has_one_form, parse_key
 from hdfsstore.cli.output import choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import counted
 from hdfsstore.cli.values import json_texts
@@ -92,7 +92,7 @@ class _Story:
         self._store_name = store.name
         self._pattern = pattern
         self._partitions = partitions_of(checkpoint, operator, store, pattern)
-        self._key = pattern.row if pattern.row is not None and not _has_floats(pattern.row.type) else None
+        self._key = pattern.row if pattern.row is not None and has_one_form(pattern.row.type) else None
         self._rows: _Rows | None = None
 
     def read(self, batch_id: int) -> list[_Entry]:
@@ -138,13 +138,6 @@ class _Story:
             kept = batch.filter(self._pattern.mask(named))
             for row, text in enumerate(json_texts(kept["key"])):
                 yield text, kept["key"].slice(row, 1), kept["value"].slice(row, 1)
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    """Whether keys that are equal may differ in their bytes: 0.0 and -0.0 do, and so do NaNs."""
-    if pa.types.is_struct(kind):
-        return any(_has_floats(field.type) for field in kind)
-    return bool(pa.types.is_floating(kind))
 
 
 def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> list[int] | None:

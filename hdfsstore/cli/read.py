@@ -10,9 +10,11 @@ import pyarrow as pa
 import typer
 
 from hdfsstore.cli import options
+from hdfsstore.cli.keys import key_of_condition
 from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
 from hdfsstore.cli.progress import rows_counted
 from hdfsstore.conditions.fields import ConditionError, Mask
+from hdfsstore.conditions.names import unique_names
 from hdfsstore.conditions.where import parse_condition
 
 
@@ -49,7 +51,10 @@ def read(
     checkpoint = options.open_checkpoint(path, option_file)
     if join_side is None:
         options.find_store(checkpoint, operator, store)
-    with checkpoint.open_state(operator, store, batch, join_side=join_side and join_side.value) as state:
+    of = operator, store, batch, join_side and join_side.value
+    with checkpoint.open_state(*of) as state:
+        key = _key(where, state.schema) if where is not None and join_side is None else None
+    with checkpoint.open_state(*of, key=key) as state:
         quiet = streams_to_terminal(chosen, output)
         schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
         if where is not None:
@@ -58,6 +63,13 @@ def read(
             except ConditionError as error:
                 raise typer.BadParameter(str(error), param_hint="--where") from None
         write_rows(schema, rows, chosen, output, options.rows_limit(limit, chosen))
+
+
+def _key(where: str, schema: pa.Schema) -> pa.StructArray | None:
+    try:
+        return key_of_condition(where, unique_names(schema))
+    except ConditionError as error:
+        raise typer.BadParameter(str(error), param_hint="--where") from None
 
 
 def _filtered(rows: Iterable[pa.RecordBatch], condition: Mask) -> Iterator[pa.RecordBatch]:

@@ -72,9 +72,23 @@ def parse_condition(text: str, schema: pa.Schema) -> Mask:
     return mask
 
 
+def equal_values(text: str, schema: pa.Schema, column: str) -> dict[tuple[int, ...], pa.Scalar]:
+    """The values that fields of a column have in all rows of a condition, by their places on each level.
+
+    A condition with `or` or `not` tells none. Raises ConditionError.
+    """
+    parser = _Parser(text, schema)
+    parser.condition()
+    parser.end()
+    if any(kind == "name" and word.lower() in ("or", "not") for kind, word, _ in parser.tokens):
+        return {}
+    return {field.path: value for field, value in parser.equal if field.names[0] == column}
+
+
 class _Parser:
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self.schema = schema
+        self.equal: list[tuple[Field, pa.Scalar]] = []
         self.text = text
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
@@ -114,7 +128,12 @@ class _Parser:
         kind, sign, _ = self.tokens[self.next]
         if kind == "sign" and sign in _COMPARE:
             self.next += 1
-            return _compare(sign, left, self.operand())
+            right = self.operand()
+            mask = _compare(sign, left, right)
+            for field, literal in ((left, right), (right, left)):
+                if _COMPARE[sign] is pc.equal and isinstance(field, Field) and isinstance(literal, Literal):
+                    self.equal.append((field, literal.fit(field)))
+            return mask
         if isinstance(left, Literal):
             raise self.wrong("a comparison")
         if self.take_word("is"):

@@ -170,3 +170,13 @@ def test_damage_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None
     ran = run("read", copy, "-o", tmp_path / "rows.parquet", exit_code=1)
     assert delta in ran.err
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_unique_ids", "rocksdb_aggregation"])
+def test_a_condition_on_the_whole_key(case: str, run: Run) -> None:
+    rows = run("read", checkpoint(case), "--json").lines
+    for row in [row for row in rows if row["key"]["k"] is not None][:10]:
+        where = "key.k = '{}'".format(row["key"]["k"])
+        found = [other for other in rows if other["key"] == row["key"]]
+        assert run("read", checkpoint(case), "--where", where, "--json").lines == found
+        assert run("read", checkpoint(case), "--where", f"{where} and key.k = 'nobody'", "--json").lines == []

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore.conditions.fields import ConditionError
-from hdfsstore.conditions.where import parse_condition
+from hdfsstore.conditions.where import equal_values, parse_condition
 
 VALUE = {
     "i": pa.array([1, 2, None, 4]),
@@ -146,3 +146,22 @@ def test_finds_fields_by_name_in_batches_with_other_columns() -> None:
     condition = parse_condition("value.i = 4", ROWS.schema)
     changes = ROWS.select(["partition_id", "value", "key"])
     assert changes.filter(condition(changes)).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("key.k = 'a'", {(0,): "a"}),
+        ("'a' == key.k and key.i = 3 and value > 2", {(0,): "a", (1,): 3}),
+        ("(key.k = 'a') and value in (1, 2) and value = 1", {(0,): "a"}),
+        ("key.k = 'a' or value = 1", {}),
+        ("key.k = 'a' and not value = 1", {}),
+        ("key.k = 'a' and value is not null", {}),
+        ("key.k > 'a' and key.i != 3 and key.i in (1)", {}),
+        ("key.k = 'x or not'", {(0,): "x or not"}),
+    ],
+)
+def test_values_that_all_rows_of_a_condition_have(condition: str, expected: dict[tuple[int, ...], object]) -> None:
+    schema = pa.schema([("key", pa.struct([("k", pa.string()), ("i", pa.int32())])), ("value", pa.int64())])
+    found = equal_values(condition, schema, "key")
+    assert {place: value.as_py() for place, value in found.items()} == expected
