@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsShell;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
 import org.apache.hadoop.hdfs.server.namenode.NameNode;
@@ -9,6 +11,7 @@ import org.apache.hadoop.hdfs.tools.CryptoAdmin;
 import org.apache.hadoop.hdfs.tools.DFSAdmin;
 import org.apache.hadoop.hdfs.tools.DFSHAAdmin;
 import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
+import org.apache.hadoop.security.Credentials;
 import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
 
@@ -46,10 +49,21 @@ public final class HdfsNode {
                 String[] words = line.split("\t");
                 String[] arguments = new String[words.length - 1];
                 System.arraycopy(words, 1, arguments, 0, arguments.length);
-                code = ToolRunner.run(conf, tool(words[0], conf), arguments);
+                if (words[0].equals("token")) {
+                    writeToken(conf, arguments[0]);
+                    code = 0;
+                } else {
+                    code = ToolRunner.run(conf, tool(words[0], conf), arguments);
+                }
             }
         } while (line != null);
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void writeToken(HdfsConfiguration conf, String file) throws Exception {
+        Credentials credentials = new Credentials();
+        FileSystem.get(conf).addDelegationTokens("nobody", credentials);
+        credentials.writeTokenStorageFile(new Path("file://" + file), conf);
     }
 
     private static Tool tool(String command, HdfsConfiguration conf) {

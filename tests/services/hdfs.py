@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.services.hdfs_node import HdfsNode, write_xml
@@ -22,6 +23,7 @@ class Hdfs:
         folder: does not exist yet, or is empty.
         pair: two NameNodes, of which the first is active and the second stands by.
         conf: further settings of the servers.
+        jvm: further options of their JVMs.
 
     Attributes:
         namenodes, datanodes: its nodes, to stop and start, or freeze.
@@ -31,7 +33,9 @@ class Hdfs:
         rpc_ports, http_ports: of the NameNodes.
     """
 
-    def __init__(self, folder: Path, *, pair: bool = False, conf: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, pair: bool = False, conf: dict[str, str] | None = None, jvm: Sequence[str] = ()
+    ) -> None:
         names = [f"nn{number}" for number in range(1 + pair)]
         self.rpc_ports = [free_port() for _ in names]
         self.http_ports = [free_port() for _ in names]
@@ -47,11 +51,11 @@ class Hdfs:
         write_xml(self.conf_dir / "hdfs-site.xml", self.client_conf)
         shared = self.client_conf | self._server_conf() | (conf or {})
         self.namenodes = [
-            HdfsNode("namenode", folder / name, shared | self._namenode_conf(number, name if pair else None))
+            HdfsNode("namenode", folder / name, shared | self._namenode_conf(number, name if pair else None), jvm)
             for number, name in enumerate(names)
         ]
         self.datanodes = [
-            HdfsNode("datanode", folder / f"dn{number}", shared | self._datanode_conf(number))
+            HdfsNode("datanode", folder / f"dn{number}", shared | self._datanode_conf(number), jvm)
             for number in range(_DATANODES)
         ]
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import subprocess
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -43,10 +43,12 @@ class HdfsNode:
         kind: "namenode" or "datanode".
         folder: for its configuration and its log.
         conf: Hadoop's configuration.
+        jvm: more options of the JVM.
     """
 
-    def __init__(self, kind: str, folder: Path, conf: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, folder: Path, conf: Mapping[str, str], jvm: Sequence[str] = ()) -> None:
         self._kind = kind
+        self._jvm = (*_JVM, *jvm)
         self._folder = folder
         folder.mkdir(parents=True)
         write_xml(folder / "core-site.xml", {"fs.defaultFS": conf["fs.defaultFS"]})
@@ -68,7 +70,7 @@ class HdfsNode:
         """Starts it without waiting for it; a NameNode's folder is formatted first on request."""
         role = f"format-and-{self._kind}" if after_format else self._kind
         path = ":".join(map(str, [self._folder, *class_path()]))
-        command = [java.executable(), *_JVM, "-cp", path, "HdfsNode", role]
+        command = [java.executable(), *self._jvm, "-cp", path, "HdfsNode", role]
         self._process = ServerProcess(command, log=self._folder / "node.log", talks=True)
 
     def wait_until_up(self) -> None:
@@ -86,7 +88,8 @@ class HdfsNode:
             self._process = None
 
     def run(self, *command: str) -> str:
-        """Lets it run a command of Hadoop: dfsadmin, haadmin, crypto or fs, and arguments.
+        """Lets it run a command of Hadoop: dfsadmin, haadmin, crypto or fs, and arguments; or `token FILE`, which
+        writes a delegation token.
 
         Returns:
             what the command printed.

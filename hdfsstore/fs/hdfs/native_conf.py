@@ -8,6 +8,9 @@ retries and timeouts, unless somebody has set   short: HdfsFileManager tries aga
 others than Hadoop's defaults
 who protects the connections, and how they are  refused by name
 made, by classes or servers of the user
+how connections are protected (PROTECTIONS)     it takes the strongest that a server offers. It insists on none, so
+                                                that values without `authentication` are refused, unless it is known
+                                                what the servers offer
 the user                                        that of HADOOP_USER_NAME: another one is refused
 any other key                                   has no meaning outside a JVM
 """
@@ -58,6 +61,8 @@ _REFUSED = {
     "hadoop.security.saslproperties.resolver.class": ("org.apache.hadoop.security.SaslPropertiesResolver",),
     "hadoop.socks.server": (),
 }
+# With Kerberos: `authentication`, `integrity` and `privacy`, as a list of what will do.
+PROTECTIONS: Final = ("dfs.data.transfer.protection", "hadoop.rpc.protection")
 _SIZE = re.compile(r"(\d+)([kmgtpe]?)", re.IGNORECASE)
 _DEFAULT_UMASK = "022"
 _USER = "HADOOP_USER_NAME"
@@ -76,8 +81,7 @@ def act_as(settings: HdfsSettings) -> None:
     """
     if settings.user is None:
         return
-    conf = dict(settings.conf)
-    kerberos = conf.get("hadoop.security.authentication", "simple").lower() != "simple"
+    kerberos = _is_kerberized(dict(settings.conf))
     named = os.environ.get(_USER)
     if kerberos or (named is not None and named != settings.user):
         raise UnsupportedSettingError(
@@ -103,6 +107,25 @@ def check(settings: HdfsSettings) -> None:
                 settings.url,
                 remedy="Remove the setting for this work, or use libhdfs (docs/hdfs.md)",
             )
+    conf = dict(settings.conf)
+    for key in PROTECTIONS:
+        if is_demanded(conf, key) and not settings.servers_protect:
+            raise UnsupportedSettingError(
+                f"hdfs-native takes the strongest protection that a server offers, and cannot insist on {key}",
+                settings.url,
+                remedy=f"Use libhdfs, or give {key}=authentication,integrity,privacy for this work "
+                "if you know that the servers take nothing weaker",
+            )
+
+
+def is_demanded(conf: Mapping[str, str], key: str) -> bool:
+    """Whether Hadoop's client would refuse servers that do not protect connections."""
+    asked = [each.strip().lower() for each in conf.get(key, "").split(",") if each.strip()]
+    return _is_kerberized(conf) and bool(asked) and "authentication" not in asked
+
+
+def _is_kerberized(conf: Mapping[str, str]) -> bool:
+    return conf.get("hadoop.security.authentication", "simple").lower() != "simple"
 
 
 def client_conf(conf: Mapping[str, str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ class HdfsSettings:
         client: the one to use; None: choose_client.py finds one.
         user: the user that HDFS without Kerberos sees; None: HADOOP_USER_NAME, or the user of the process.
         timeout_s: `hdfsstore.fs.timeout` in seconds. No call lasts longer.
+        servers_protect: Hadoop's own client has found that the servers protect connections as `conf` asks.
     """
 
     authority: str
@@ -31,6 +32,7 @@ class HdfsSettings:
     client: ClientName | None = None
     user: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
+    servers_protect: bool = False
 
     @classmethod
     def of(
@@ -41,9 +43,10 @@ class HdfsSettings:
         client: ClientName | None = None,
         user: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        servers_protect: bool = False,
     ) -> HdfsSettings:
         """Settings that are equal, and hash alike, for equal values in whatever order."""
-        return cls(authority, tuple(sorted(conf.items())), client, user, timeout_s)
+        return cls(authority, tuple(sorted(conf.items())), client, user, timeout_s, servers_protect)
 
     @property
     def url(self) -> str:

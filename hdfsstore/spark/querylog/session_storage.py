@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH
+from hdfsstore.fs.hdfs.native_conf import PROTECTIONS, is_demanded
 from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 from hdfsstore.fs.location import StorageLocation, renew
 from hdfsstore.fs.s3.settings import S3Settings
@@ -70,6 +71,12 @@ class SessionStorage:
     given: StorageLocation
     filesystem: Any = None
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether secrets travel to the tasks."""
+        settings = self.given.settings
+        return isinstance(settings, S3Settings) and (self.filesystem is not None or bool(settings.secrets()))
+
     def location(self) -> StorageLocation:
         """The location with the keys that are valid now, which this process uses too from now on.
 
@@ -112,7 +119,14 @@ def session_storage(
         conf = _set_properties(spark, hadoop_conf, _is_for_hdfs)
         authority, user, plain = hdfs_place(text, "")
         user = user or _user(spark, conf)
-        settings = hdfs_settings(authority, conf, client=client, user=user, timeout_s=timeout_s)
+        # Hadoop's client connects only to servers that protect connections as the settings ask. Spark writes its own
+        # logs by it, so its word counts for the DataNodes too.
+        demanded = any(is_demanded(conf, key) for key in PROTECTIONS)
+        if demanded:
+            filesystem.exists(path)
+        settings = hdfs_settings(
+            authority, conf, client=client, user=user, timeout_s=timeout_s, servers_protect=demanded
+        )
         return SessionStorage(StorageLocation(plain, settings))
     return SessionStorage(StorageLocation(text))
 

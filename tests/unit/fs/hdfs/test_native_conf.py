@@ -57,6 +57,18 @@ def test_a_setting_about_security_that_would_be_passed_over_is_refused(key: str)
         check(HdfsSettings.of("nn:8020", {key: "somebody"}))
 
 
+@pytest.mark.parametrize("key", ["hadoop.rpc.protection", "dfs.data.transfer.protection"])
+def test_a_protection_is_refused_that_it_cannot_insist_on(key: str) -> None:
+    kerberos = {"hadoop.security.authentication": "kerberos"}
+    for value in ("privacy", "integrity, privacy"):
+        with pytest.raises(UnsupportedSettingError, match=f"insist on {key}"):
+            check(HdfsSettings.of("nn:8020", {**kerberos, key: value}))
+        check(HdfsSettings.of("nn:8020", {**kerberos, key: value}, servers_protect=True))
+        check(HdfsSettings.of("nn:8020", {key: value}))  # Hadoop protects nothing without Kerberos
+    for value in ("authentication", "privacy,Authentication"):
+        check(HdfsSettings.of("nn:8020", {**kerberos, key: value}))
+
+
 def test_defaults_of_hadoop_are_not_refused() -> None:
     factory = "org.apache.hadoop.net.StandardSocketFactory"
     check(HdfsSettings.of("nn:8020", {"hadoop.rpc.socket.factory.class.default": factory}))
