@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.driver.batch_shape import BatchShapes
+from hdfsstore.spark.driver.command_limit import check_command, limit_of
 from hdfsstore.spark.driver.conf import QueryConf
 from hdfsstore.spark.querylog.checkpoint_location import STATE
 from hdfsstore.spark.querylog.log_entries import Start
@@ -135,7 +136,10 @@ class BatchPlanner:
         if batch.is_sorted and order:
             placed = placed.sortWithinPartitions(*order)
         query = replace(self.query, state_root=self.storage.location().folder(STATE))
-        return placed.mapInArrow(StatefulTask(query, self.engine, batch, reports), self.output)
+        task = StatefulTask(query, self.engine, batch, reports)
+        if self.storage.has_keys:
+            check_command(task, limit_of(rows.sparkSession.sparkContext))
+        return placed.mapInArrow(task, self.output)
 
 
 def _is_empty(rows: DataFrame) -> bool:
