@@ -1,33 +1,67 @@
-"""A driver of Spark for test_s3a_query.py: python -m tests.integration.s3a_driver CHECKPOINT FOLDER.
+"""A driver of Spark for test_s3a_query.py: python -m tests.integration.s3a_driver MASTER CHECKPOINT FOLDER.
 
-It runs one batch of a stateful query with its checkpoint on s3a, a second one, and prints what a user may print.
+It runs one batch of a stateful query with its checkpoint on s3a, a second one, and prints what a user may print. It
+also keeps what tasks see around them, and what Spark's REST API says.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import urllib.request
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from hdfsstore.spark import groupBy
 from hdfsstore.spark.driver.query import StatefulQuery
 from tests.services import s3a
-from tests.spark.support.totals import Events, totals
+from tests.spark.support.totals import Events, total
 from tests.support.waiting import WAIT_SECONDS
 
+_PAGES = ("environment", "executors", "allexecutors", "jobs", "stages", "sql")
 
-def main(checkpoint: str, folder: str) -> None:
+
+def seeing(folder: str) -> Callable[[pa.Table, Any], pa.Table]:
+    """The totals, by a function that writes down its process's environment and the properties of its task."""
+
+    def see(rows: pa.Table, state: Any) -> pa.Table:
+        task = TaskContext.get()
+        assert task is not None
+        properties: dict[str, str] = task._localProperties  # type: ignore[attr-defined]
+        seen = json.dumps([dict(os.environ), properties, Path("/proc/self/cmdline").read_text()])
+        Path(folder, f"seen-{uuid.uuid4()}").write_text(seen)
+        return total(rows, state)
+
+    return see
+
+
+def keep_rest(spark: SparkSession, folder: str) -> None:
+    context = spark.sparkContext
+    for page in _PAGES:
+        url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
+        with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
+            Path(folder, f"rest-{page}").write_bytes(answer.read())
+
+
+def main(master: str, checkpoint: str, folder: str) -> None:
     logging.basicConfig(level=logging.DEBUG, filename=f"{folder}/driver.log")
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.jars", ",".join(map(str, s3a.jars())))
         .config("spark.driver.extraClassPath", os.environ["HADOOP_CONF_DIR"])
         .config("spark.eventLog.enabled", True)
         .config("spark.eventLog.dir", Path(folder, "events").as_uri())
         .config("spark.local.dir", f"{folder}/local")
-        .config("spark.ui.enabled", False)
+        .config("spark.ui.port", 0)
+        .config("spark.executor.syncLogLevel.enabled", True)
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
@@ -37,7 +71,8 @@ def main(checkpoint: str, folder: str) -> None:
     for number in (1, 2):
         events.add(("ann", number, 0), ("bob", 10 * number, 0))
         query = (
-            totals(events.stream())
+            groupBy(events.stream(), "user")
+            .mapInArrowWithState(seeing(folder), "user string, total long", "total long", "update", "NoTimeout")
             .writeStream.outputMode("update")
             .option("checkpointLocation", checkpoint)
             .option("hdfsstore.localDir", f"{folder}/images")
@@ -51,6 +86,7 @@ def main(checkpoint: str, folder: str) -> None:
         query.stop()
         assert query.awaitTermination(WAIT_SECONDS)
     print(spark.sparkContext.getConf().getAll())
+    keep_rest(spark, folder)
     spark.stop()
 
 
