@@ -27,12 +27,6 @@ def variant(request: pytest.FixtureRequest) -> Variant:
     return value
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    places = metafunc.config.getoption("places").split(",")
-    if "place" in metafunc.fixturenames and places != ["local"]:
-        metafunc.parametrize("place", places, indirect=True)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [item for item in items if HERE in item.path.parents and not _runs(item)]
     config.hook.pytest_deselected(items=left_out)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
 Kind = Literal["answer", "reset", "lose", "cut", "hang", "delay"]
@@ -108,6 +109,9 @@ class FaultProxy:
                     kind = fault.kind if fault else None
                     if kind == "reset":
                         return _reset(client)
+                    if _EXPECT.search(head):
+                        client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                        head = _EXPECT.sub(b"", head)
                     body = b"".join(_body(head, source))
                     if kind == "hang":
                         self._ended.wait()

@@ -14,7 +14,7 @@ from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
 from tests.services.missing import ServiceMissingError
 from tests.services.places import BUCKET, Place, on_hdfs, on_local_disk, on_minio
-from tests.services.toxiproxy import Toxiproxy
+from tests.services.toxiproxy import Proxy, Toxiproxy
 
 
 class Service(Protocol):
@@ -78,6 +78,14 @@ def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
         yield server
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes a place runs on those of --places, unless it names its own."""
+    places = metafunc.config.getoption("places").split(",")
+    own = any("place" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "place" in metafunc.fixturenames and not own and places != ["local"]:
+        metafunc.parametrize("place", places, indirect=True)
+
+
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A folder of the test's own: on a local disk, or where its parameter says."""
@@ -87,3 +95,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if name == "hdfs":
         return on_hdfs(request.getfixturevalue("hdfs"))
     return on_minio(request.getfixturevalue("minio"))
+
+
+@pytest.fixture
+def link(place: Place, request: pytest.FixtureRequest, toxiproxy: Toxiproxy) -> Iterator[Proxy]:
+    """Stands before the server of the test's place; on HDFS that is the NameNode."""
+    is_hdfs = place.uri.startswith("hdfs:")
+    port = request.getfixturevalue("hdfs").rpc_ports[0] if is_hdfs else request.getfixturevalue("minio").port
+    with toxiproxy.before(port) as running:
+        yield running
+
+
+@pytest.fixture
+def behind(place: Place, request: pytest.FixtureRequest, link: Proxy) -> Callable[[float], Place]:
+    """Gives a place that is reached over the link alone, by the seconds of its timeout."""
+    if place.uri.startswith("hdfs:"):
+        hdfs = request.getfixturevalue("hdfs")
+        return lambda timeout_s: on_hdfs(hdfs, port=link.port, timeout_s=timeout_s)
+    minio = request.getfixturevalue("minio")
+    return lambda timeout_s: on_minio(minio, port=link.port, timeout_s=timeout_s)

@@ -13,8 +13,8 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,19 @@ class Proxy:
             yield
         finally:
             self._toxiproxy.ask("POST", f"/proxies/{self._name}", {"enabled": True})
+
+
+# Before MinIO the bodies of files pass the proxy too, before a NameNode only calls do.
+BREAKING: dict[str, Callable[[Proxy], AbstractContextManager[None]]] = {
+    "connections are reset": lambda proxy: proxy.toxic("reset_peer", timeout=0),
+    "half of the connections are reset": lambda proxy: proxy.toxic("reset_peer", toxicity=0.5, timeout=0),
+    "answers are lost": lambda proxy: proxy.toxic("timeout", timeout=0),
+    "requests are lost": lambda proxy: proxy.toxic("timeout", stream="upstream", timeout=0),
+    "answers are cut": lambda proxy: proxy.toxic("limit_data", bytes=100),
+    "requests are cut": lambda proxy: proxy.toxic("limit_data", stream="upstream", bytes=1000),
+    "connections are refused": lambda proxy: proxy.down(),
+    "the link is slow": lambda proxy: proxy.toxic("latency", latency=200, jitter=100),
+}
 
 
 class Toxiproxy:

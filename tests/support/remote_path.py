@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from types import SimpleNamespace
+
+from pyarrow.fs import FileType
 
 from hdfsstore.fs.file_manager import FileManager
 
@@ -36,6 +39,10 @@ class RemotePath:
         return PurePosixPath(self.path).name
 
     @property
+    def stem(self) -> str:
+        return PurePosixPath(self.path).stem
+
+    @property
     def suffix(self) -> str:
         return PurePosixPath(self.path).suffix
 
@@ -46,11 +53,20 @@ class RemotePath:
         return (self / info.base_name for info in self.files.list_folder(self.path))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        return (path for path in self.iterdir() if fnmatch(path.name, pattern))
+        """Of a folder that does not exist too: nothing."""
+        with suppress(FileNotFoundError):
+            yield from (path for path in self.iterdir() if fnmatch(path.name, pattern))
 
     def stat(self) -> SimpleNamespace:
         (info,) = self.files.file_infos([self.path])
         return SimpleNamespace(st_size=info.size)
+
+    def exists(self) -> bool:
+        (info,) = self.files.file_infos([self.path])
+        return info.type != FileType.NotFound
+
+    def read_text(self) -> str:
+        return self.read_bytes().decode()
 
     def read_bytes(self) -> bytes:
         file = self.files.open_file(self.path)

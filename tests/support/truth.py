@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 DATA = Path(__file__).parents[1] / "data"
+NEWEST = max((path.name for path in DATA.glob("spark-*")), key=lambda name: [int(n) for n in name[6:].split(".")])
 
 
 @dataclass(frozen=True)

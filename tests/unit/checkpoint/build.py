@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+from hdfsstore import Checkpoint
+from tests.support.remote_path import RemotePath
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 KEY = '{"type":"struct","fields":[{"name":"k","type":"string","nullable":true,"metadata":{}}]}'
+_UPLOADS = 8
 VALUE = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":false,"metadata":{}}]}'
 
 
-def put(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def opened(root: Any, **options: Any) -> Checkpoint:
+    """The checkpoint at a path, which is on a local disk or is a RemotePath."""
+    return Checkpoint((root.files, root.path) if isinstance(root, RemotePath) else root, **options)
+
+
+def put(path: Any, content: str | bytes) -> Any:
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def offsets(root: Path, batch_id: int, sources: str = '{"logOffset":2}', **conf: str) -> None:
+def offsets(root: Any, batch_id: int, sources: str = '{"logOffset":2}', **conf: str) -> None:
     metadata = {"batchWatermarkMs": 5, "batchTimestampMs": 1700000000000, "conf": conf}
     put(root / "offsets" / str(batch_id), f"v1\n{json.dumps(metadata)}\n{sources}")
 
 
-def commit(root: Path, batch_id: int, content: str = 'v1\n{"nextBatchWatermarkMs":7}') -> None:
+def commit(root: Any, batch_id: int, content: str = 'v1\n{"nextBatchWatermarkMs":7}') -> None:
     put(root / "commits" / str(batch_id), content)
 
 
-def checkpoint(root: Path, batches: int = 2, **conf: str) -> Path:
+def checkpoint(root: Any, batches: int = 2, **conf: str) -> Any:
     """A query with that many committed batches and no state."""
     put(root / "metadata", '{"id":"the-query"}')
     for batch_id in range(batches):
@@ -86,3 +98,13 @@ def operator_metadata(
 
 def store(name: str = "default", **more: object) -> dict[str, object]:
     return {"storeName": name, "numColsPrefixKey": 0, "numPartitions": 3, **more}
+
+
+def copy_to(source: Path, target: Any) -> None:
+    """Copies the files of a local folder to a path as of `opened`."""
+
+    def copy(file: Path) -> None:
+        put(target / file.relative_to(source).as_posix(), file.read_bytes())
+
+    with ThreadPoolExecutor(_UPLOADS) as pool:
+        list(pool.map(copy, [path for path in source.rglob("*") if path.is_file()]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,6 +27,7 @@ from tests.unit.checkpoint.build import (
     checkpoint,
     commit,
     offsets,
+    opened,
     operator_metadata,
     put,
     schema_v1,
@@ -45,10 +47,10 @@ def test_public_names() -> None:
 
 
 class TestBatches:
-    def test_finished_and_unfinished(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path, 2, a="b"))
-        offsets(tmp_path, 2, "-\n3")
-        put(tmp_path / "offsets" / ".3.0f8fad5b.tmp", "v1")
+    def test_finished_and_unfinished(self, root: Any) -> None:
+        cp = opened(checkpoint(root, 2, a="b"))
+        offsets(root, 2, "-\n3")
+        put(root / "offsets" / ".3.0f8fad5b.tmp", "v1")
         assert cp.query_id == "the-query"
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
         first, last = cp.batches[0], cp.batches[2]
@@ -58,117 +60,117 @@ class TestBatches:
         assert last.state_unique_ids == {}
         assert cp.latest_batch_id == 1
 
-    def test_a_running_query_adds_and_removes_them(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path, 2))
+    def test_a_running_query_adds_and_removes_them(self, root: Any) -> None:
+        cp = opened(checkpoint(root, 2))
         assert cp.latest_batch_id == 1
-        offsets(tmp_path, 2)
+        offsets(root, 2)
         assert cp.latest_batch_id == 1
-        commit(tmp_path, 2)
-        (tmp_path / "offsets" / "0").unlink()
+        commit(root, 2)
+        (root / "offsets" / "0").unlink()
         assert cp.latest_batch_id == 2
         assert [b.batch_id for b in cp.batches] == [1, 2]
         with pytest.raises(BatchNotAvailableError, match=r"does not keep batch 0.* 1 to 2"):
             cp.batch(0)
 
-    def test_spark_2_1_without_commit_log(self, tmp_path: Path) -> None:
-        put(tmp_path / "metadata", '{"id":"x"}')
+    def test_spark_2_1_without_commit_log(self, root: Any) -> None:
+        put(root / "metadata", '{"id":"x"}')
         for batch_id in range(3):
-            put(tmp_path / "offsets" / str(batch_id), 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0}\n{}')
-        cp = Checkpoint(tmp_path)
+            put(root / "offsets" / str(batch_id), 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0}\n{}')
+        cp = opened(root)
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, True)]
         assert cp.latest_batch_id == 2
         assert (compression_codec(cp.batch(1).conf), row_checksum(cp.batch(1).conf)) == ("lz4", False)
 
-    def test_commit_log_lost(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path, 2, a="b"))
-        for path in (tmp_path / "commits").iterdir():
+    def test_commit_log_lost(self, root: Any) -> None:
+        cp = opened(checkpoint(root, 2, a="b"))
+        for path in (root / "commits").iterdir():
             path.unlink()
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, False), (1, False)]
 
-    def test_nothing_committed(self, tmp_path: Path) -> None:
-        put(tmp_path / "metadata", '{"id":"x"}')
-        cp = Checkpoint(tmp_path)
+    def test_nothing_committed(self, root: Any) -> None:
+        put(root / "metadata", '{"id":"x"}')
+        cp = opened(root)
         assert cp.batches == []
         with pytest.raises(BatchNotAvailableError, match="not begun"):
             _ = cp.latest_batch_id
         with pytest.raises(BatchNotAvailableError, match="keeps none"):
             cp.batch(0)
-        offsets(tmp_path, 0, a="b")
+        offsets(root, 0, a="b")
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, False)]
         with pytest.raises(BatchNotAvailableError, match="batch 0 is under way"):
             _ = cp.latest_batch_id
 
-    def test_newer_log_is_named_and_the_rest_is_read(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path, 3))
-        put(tmp_path / "commits" / "1", "v9\n{}")
+    def test_newer_log_is_named_and_the_rest_is_read(self, root: Any) -> None:
+        cp = opened(checkpoint(root, 3))
+        put(root / "commits" / "1", "v9\n{}")
         with pytest.raises(UnsupportedVersionError, match=r"version 9 .* version 3") as caught:
             _ = cp.batches
-        assert caught.value.path == str(tmp_path / "commits" / "1")
+        assert caught.value.path == str(root / "commits" / "1")
         assert cp.latest_batch_id == 2
         assert cp.batch(2).committed
 
-    def test_unique_ids(self, tmp_path: Path) -> None:
-        checkpoint(tmp_path, 1)
-        commit(tmp_path, 0, 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"1":[["a"],["b"]]}}')
-        assert Checkpoint(tmp_path).batch(0).state_unique_ids == {1: [["a"], ["b"]]}
+    def test_unique_ids(self, root: Any) -> None:
+        checkpoint(root, 1)
+        commit(root, 0, 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"1":[["a"],["b"]]}}')
+        assert opened(root).batch(0).state_unique_ids == {1: [["a"], ["b"]]}
 
 
 class TestCutEntries:
     """Spark syncs no file of its logs: after a power cut the newest may be empty, or end early."""
 
     @pytest.mark.parametrize("cut", ["", "v", 'v1\n{"batchWater'])
-    def test_of_a_batch_that_has_begun(self, tmp_path: Path, cut: str) -> None:
-        put(checkpoint(tmp_path, 2, **{PROVIDER: HDFS}) / "offsets" / "2", cut)
-        cp = Checkpoint(tmp_path)
+    def test_of_a_batch_that_has_begun(self, root: Any, cut: str) -> None:
+        put(checkpoint(root, 2, **{PROVIDER: HDFS}) / "offsets" / "2", cut)
+        cp = opened(root)
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True)]
         assert (cp.latest_batch_id, cp.provider, cp.operators) == (1, HDFS, [])
         (error,) = cp.damaged
-        assert error.path == str(tmp_path / "offsets" / "2")
+        assert error.path == str(root / "offsets" / "2")
         assert error.remedy is not None
         assert "delete it" in error.remedy
         with pytest.raises(CorruptFileError, match=r"offsets/2.*delete it"):
             cp.batch(2)
-        offsets(tmp_path, 2)
+        offsets(root, 2)
         assert cp.damaged == []
         assert [b.batch_id for b in cp.batches] == [0, 1, 2]
 
     @pytest.mark.parametrize("cut", ["", "v", 'v1\n{"nextBatch'])
-    def test_of_a_batch_that_has_ended(self, tmp_path: Path, cut: str) -> None:
-        commit(checkpoint(tmp_path, 3), 2, cut)
-        cp = Checkpoint(tmp_path)
+    def test_of_a_batch_that_has_ended(self, root: Any, cut: str) -> None:
+        commit(checkpoint(root, 3), 2, cut)
+        cp = opened(root)
         assert [(b.batch_id, b.committed) for b in cp.batches] == [(0, True), (1, True), (2, False)]
         assert not cp.batch(2).committed
         assert cp.latest_batch_id == 1
         with pytest.raises(BatchNotAvailableError, match="batch 2 was begun and is not committed"):
             cp.read_state(batch_id=2)
         (error,) = cp.damaged
-        assert error.path == str(tmp_path / "commits" / "2")
+        assert error.path == str(root / "commits" / "2")
         assert "Batch 2 runs again" in str(error)
 
-    def test_in_both_logs(self, tmp_path: Path) -> None:
-        commit(checkpoint(tmp_path, 2, **{"spark.sql.shuffle.partitions": "3"}), 2, "")
-        put(tmp_path / "offsets" / "2", "")
-        put(tmp_path / "state" / "0" / "0" / "1.delta", "")
-        cp = Checkpoint(tmp_path)
+    def test_in_both_logs(self, root: Any) -> None:
+        commit(checkpoint(root, 2, **{"spark.sql.shuffle.partitions": "3"}), 2, "")
+        put(root / "offsets" / "2", "")
+        put(root / "state" / "0" / "0" / "1.delta", "")
+        cp = opened(root)
         assert [b.batch_id for b in cp.batches] == [0, 1]
-        assert [error.path for error in cp.damaged] == [str(tmp_path / f"{log}/2") for log in ("offsets", "commits")]
+        assert [error.path for error in cp.damaged] == [str(root / f"{log}/2") for log in ("offsets", "commits")]
         assert cp.operator().store().num_partitions == 3
 
-    def test_alone(self, tmp_path: Path) -> None:
-        put(tmp_path / "offsets" / "0", "")
-        cp = Checkpoint(tmp_path)
+    def test_alone(self, root: Any) -> None:
+        put(root / "offsets" / "0", "")
+        cp = opened(root)
         assert (cp.batches, len(cp.damaged)) == ([], 1)
         with pytest.raises(BatchNotAvailableError, match="not begun"):
             _ = cp.latest_batch_id
 
     @pytest.mark.parametrize("name", ["offsets/1", "offsets/2", "commits/1", "commits/2"])
-    def test_any_other_is_an_error(self, tmp_path: Path, name: str) -> None:
+    def test_any_other_is_an_error(self, root: Any, name: str) -> None:
         """Of offsets/2 the batch is done; after commits/2 another batch has begun."""
-        checkpoint(tmp_path, 3)
+        checkpoint(root, 3)
         if name == "commits/2":
-            offsets(tmp_path, 3)
-        put(tmp_path / name, "")
-        cp = Checkpoint(tmp_path)
+            offsets(root, 3)
+        put(root / name, "")
+        cp = opened(root)
         assert cp.damaged == []
         with pytest.raises(CorruptFileError, match=name):
             _ = cp.batches
@@ -209,41 +211,41 @@ class TestLocation:
         with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
             Checkpoint(tmp_path)
 
-    def test_query_id_missing_or_damaged(self, tmp_path: Path) -> None:
-        checkpoint(tmp_path)
-        (tmp_path / "metadata").unlink()
-        cp = Checkpoint(tmp_path)
+    def test_query_id_missing_or_damaged(self, root: Any) -> None:
+        checkpoint(root)
+        (root / "metadata").unlink()
+        cp = opened(root)
         assert cp.latest_batch_id == 1
         with pytest.raises(CheckpointNotFoundError, match="lacks this file"):
             _ = cp.query_id
         for content in ("", "{}", '{"id":3}', "x"):
-            put(tmp_path / "metadata", content)
+            put(root / "metadata", content)
             with pytest.raises(CorruptFileError) as caught:
                 _ = cp.query_id
-            assert caught.value.path == str(tmp_path / "metadata")
+            assert caught.value.path == str(root / "metadata")
 
 
 class TestOperators:
-    def test_without_state(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path))
+    def test_without_state(self, root: Any) -> None:
+        cp = opened(checkpoint(root))
         assert cp.operators == []
         with pytest.raises(CheckpointNotFoundError, match=r"no operator 0.*keeps no state"):
             cp.operator(0)
 
-    def test_metadata_of_version_1(self, tmp_path: Path) -> None:
-        checkpoint(tmp_path)
+    def test_metadata_of_version_1(self, root: Any) -> None:
+        checkpoint(root)
         for number in (0, 10, 2):
-            folder = tmp_path / "state" / str(number)
+            folder = root / "state" / str(number)
             put(folder / "_metadata" / "metadata", operator_metadata(store(), store("left-keyToNumValues")))
             put(folder / "0" / "1.delta", "")
             put(folder / "1" / "1.delta", "")
-        put(tmp_path / "state" / "_x" / "y", "")
-        cp = Checkpoint(tmp_path)
+        put(root / "state" / "_x" / "y", "")
+        cp = opened(root)
         assert [(o.operator_id, o.name) for o in cp.operators] == [(n, "stateStoreSave") for n in (0, 2, 10)]
         found = cp.operator(10).store("left-keyToNumValues")
         assert (found.num_partitions, found.num_cols_prefix_key, found.partition_ids) == (3, 0, [0, 1])
-        assert found.partition_path(1) == f"{tmp_path}/state/10/1/left-keyToNumValues"
-        assert cp.operator(10).store().partition_path(1) == f"{tmp_path}/state/10/1"
+        assert found.partition_path(1) == f"{root}/state/10/1/left-keyToNumValues"
+        assert cp.operator(10).store().partition_path(1) == f"{root}/state/10/1"
         with pytest.raises(CheckpointNotFoundError, match=r"no store 'x'.*default, left-keyToNumValues"):
             cp.operator(2).store("x")
         with pytest.raises(CheckpointNotFoundError, match=r"no operator 1.*0, 2, 10"):
@@ -251,9 +253,9 @@ class TestOperators:
 
     @pytest.mark.parametrize("ids", [None, (0, 1)])
     @pytest.mark.parametrize("one", [False, True])
-    def test_metadata_of_version_2_at_a_batch(self, tmp_path: Path, ids: tuple[int, int] | None, one: bool) -> None:
-        checkpoint(tmp_path)
-        folder = tmp_path / "state" / "0"
+    def test_metadata_of_version_2_at_a_batch(self, root: Any, ids: tuple[int, int] | None, one: bool) -> None:
+        checkpoint(root)
+        folder = root / "state" / "0"
         was = "file:/gone/elsewhere/state/0/_stateSchema/default/"
         for batch_id, name, families in [(0, "0_u", ["a"]), (5, "5_u", ["a", "b"])]:
             path = {"stateSchemaFilePath": was + name} if one else {"stateSchemaFilePaths": [was + "old", was + name]}
@@ -262,7 +264,7 @@ class TestOperators:
             put(folder / "_stateSchema" / "default" / name, schema_v3(*families, ids=ids))
         put(folder / "_metadata" / "metadata", operator_metadata(store(), name="old"))
         put(folder / "0" / "1.delta", "")
-        cp = Checkpoint(tmp_path)
+        cp = opened(root)
         assert [family.name for family in cp.operator(0, 4).store().column_families] == ["a"]
         newest = cp.operator(0)
         assert (newest.name, newest.properties) == ("stateStoreSave", {"timeMode": "NoTime"})
@@ -293,25 +295,25 @@ class TestOperators:
         right = operators[1].store("right")
         assert right.key_schema is right.value_schema is right.key_type is right.value_type is None
 
-    def test_damage_names_the_file(self, tmp_path: Path) -> None:
-        checkpoint(tmp_path)
-        path = tmp_path / "state" / "0" / "_metadata" / "metadata"
+    def test_damage_names_the_file(self, root: Any) -> None:
+        checkpoint(root)
+        path = root / "state" / "0" / "_metadata" / "metadata"
         good = operator_metadata(store())
         for content in ("", "v1", "v1\n{}", good[:-3], good.replace('"default"', "1"), good.replace("3", '"3"')):
             put(path, content)
             with pytest.raises(CorruptFileError) as caught:
-                _ = Checkpoint(tmp_path).operators
+                _ = opened(root).operators
             assert caught.value.path == str(path)
         put(path, good.replace("v1", "v3"))
         with pytest.raises(UnsupportedVersionError, match=r"version 3 .* version 2") as newer:
-            _ = Checkpoint(tmp_path).operators
+            _ = opened(root).operators
         assert newer.value.path == str(path)
 
-    def test_damaged_schema_leaves_the_rest_readable(self, tmp_path: Path) -> None:
-        checkpoint(tmp_path)
-        put(tmp_path / "state" / "0" / "0" / "a" / "_metadata" / "schema", schema_v2()[:-1])
-        put(tmp_path / "state" / "0" / "0" / "b" / "_metadata" / "schema", schema_v2())
-        operator = Checkpoint(tmp_path).operator(0)
+    def test_damaged_schema_leaves_the_rest_readable(self, root: Any) -> None:
+        checkpoint(root)
+        put(root / "state" / "0" / "0" / "a" / "_metadata" / "schema", schema_v2()[:-1])
+        put(root / "state" / "0" / "0" / "b" / "_metadata" / "schema", schema_v2())
+        operator = opened(root).operator(0)
         assert operator.store("b").key_schema is not None
         with pytest.raises(CorruptFileError) as caught:
             _ = operator.store("a").key_schema
@@ -319,14 +321,14 @@ class TestOperators:
 
 
 class TestProvider:
-    def test_as_pinned(self, tmp_path: Path) -> None:
-        cp = Checkpoint(checkpoint(tmp_path, **{PROVIDER: HDFS}))
+    def test_as_pinned(self, root: Any) -> None:
+        cp = opened(checkpoint(root, **{PROVIDER: HDFS}))
         assert cp.provider == HDFS
-        offsets(tmp_path, 2, **{PROVIDER: ROCKSDB})
+        offsets(root, 2, **{PROVIDER: ROCKSDB})
         assert cp.provider == ROCKSDB
-        commit(tmp_path, 2, 'v1\n{"nextBatchWatermarkMs":0}')
+        commit(root, 2, 'v1\n{"nextBatchWatermarkMs":0}')
         assert [b.batch_id for b in cp.batches] == [0, 1, 2]
-        (tmp_path / "offsets" / "2").write_text("damaged")
+        put(root / "offsets" / "2", "damaged")
         with pytest.raises(CheckpointNotFoundError, match="no operator 0"):
             cp.read_state(batch_id=1)  # An older batch does not need the newest one's log.
 

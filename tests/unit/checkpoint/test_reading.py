@@ -9,6 +9,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.reading import open_input
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case, cases
+from tests.unit.checkpoint.build import copy_to, opened
 
 SPARK = DATA / "spark-4.3.0"
 READABLE = [case for case in cases() if not case.families]
@@ -40,8 +42,8 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("case", READABLE, ids=str)
-def test_open_state_gives_the_rows_of_read_state(case: Case) -> None:
-    checkpoint = hdfsstore.Checkpoint(case.checkpoint)
+def test_open_state_gives_the_rows_of_read_state(case: Case, placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(case.checkpoint))
     for operator in checkpoint.operators:
         for store in operator.stores:
             table = checkpoint.read_state(operator.operator_id, store.name) if store.key_schema is not None else None
@@ -76,8 +78,8 @@ def test_what_is_no_key(case: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_join_sides_as_a_stream(side: str) -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint")
+def test_join_sides_as_a_stream(side: str, placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "join_inner/checkpoint"))
     assert counted(checkpoint.open_state(join_side=side).read_all()) == counted(checkpoint.read_state(join_side=side))
 
 
@@ -95,8 +97,8 @@ def test_locations() -> None:
         assert counted(hdfsstore.Checkpoint(location).read_state()) == expected
 
 
-def test_partitions() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint")
+def test_partitions(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "aggregation/checkpoint"))
     whole = checkpoint.read_state()
     parts = [checkpoint.read_state(partitions=[i]) for i in range(checkpoint.operator(0).store().num_partitions)]
     assert counted(pa.concat_tables(parts)) == counted(whole)
@@ -107,16 +109,16 @@ def test_partitions() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_give_the_same_rows(threads: int) -> None:
-    path = SPARK / "snapshots/checkpoint"
-    expected = counted(hdfsstore.Checkpoint(path, num_threads=1).read_state())
-    checkpoint = hdfsstore.Checkpoint(path, num_threads=threads)
+def test_threads_give_the_same_rows(threads: int, placed: Callable[[Path], Any]) -> None:
+    path = placed(SPARK / "snapshots/checkpoint")
+    expected = counted(opened(path, num_threads=1).read_state())
+    checkpoint = opened(path, num_threads=threads)
     assert counted(checkpoint.read_state()) == expected
     assert counted(checkpoint.open_state().read_all()) == expected
 
 
-def test_what_is_not_there() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint")
+def test_what_is_not_there(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "aggregation/checkpoint"))
     latest = checkpoint.latest_batch_id
     with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no operator 3"):
         checkpoint.read_state(3)
@@ -133,8 +135,8 @@ def test_what_is_not_there() -> None:
         checkpoint.read_changes(2, 1)
 
 
-def test_an_unfinished_batch_is_not_read() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "unfinished_batch/checkpoint")
+def test_an_unfinished_batch_is_not_read(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "unfinished_batch/checkpoint"))
     [unfinished] = [batch.batch_id for batch in checkpoint.batches if not batch.committed]
     assert unfinished == checkpoint.latest_batch_id + 1
     with pytest.raises(hdfsstore.BatchNotAvailableError, match=f"batch {unfinished} was begun and is not committed"):
@@ -143,19 +145,19 @@ def test_an_unfinished_batch_is_not_read() -> None:
         checkpoint.read_changes(0, unfinished)
 
 
-def test_a_batch_whose_logs_are_purged_and_whose_state_is_there(copy: Callable[[str], Path]) -> None:
-    path = copy("snapshots")
-    expected = counted(hdfsstore.Checkpoint(path).read_state(batch_id=1))
+def test_a_batch_whose_logs_are_purged_and_whose_state_is_there(root: Any) -> None:
+    copy_to(SPARK / "snapshots/checkpoint", root)
+    expected = counted(opened(root).read_state(batch_id=1))
     for log in ("offsets", "commits"):
         for batch in range(5):
-            (path / log / str(batch)).unlink()
-    checkpoint = hdfsstore.Checkpoint(path)
+            (root / log / str(batch)).unlink()
+    checkpoint = opened(root)
     assert min(batch.batch_id for batch in checkpoint.batches) == 5
     assert counted(checkpoint.read_state(batch_id=1)) == expected
 
 
-def test_a_batch_that_retention_has_passed() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "snapshots_purged/checkpoint")
+def test_a_batch_that_retention_has_passed(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "snapshots_purged/checkpoint"))
     with pytest.raises(hdfsstore.BatchNotAvailableError, match="retention has removed"):
         checkpoint.read_state(batch_id=0)
 
@@ -219,8 +221,8 @@ def test_a_type_that_is_not_known_spoils_its_store_alone(copy: Callable[[str], P
     ] == "left-keyWithIndexToValue"
 
 
-def test_rocksdb_is_streamed_and_its_logs_are_read() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "rocksdb_unique_ids/checkpoint")
+def test_rocksdb_is_streamed_and_its_logs_are_read(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "rocksdb_unique_ids/checkpoint"))
     assert checkpoint.batches[-1].state_unique_ids
     assert checkpoint.operator(0).store().value_schema is not None
     assert counted(checkpoint.open_state().read_all()) == counted(checkpoint.read_state())
@@ -234,8 +236,8 @@ def test_a_partition_without_its_folder(copy: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("case", ["global_limit", "aggregation_complete"])
-def test_an_operator_without_keys_has_partition_0_alone(case: str) -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / case / "checkpoint")
+def test_an_operator_without_keys_has_partition_0_alone(case: str, placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / case / "checkpoint"))
     assert any(store.partition_ids == [0] for operator in checkpoint.operators for store in operator.stores)
     for operator in checkpoint.operators:
         assert checkpoint.read_state(operator.operator_id).num_rows > 0
@@ -264,8 +266,8 @@ def test_a_store_without_a_folder_does_not_exist(copy: Callable[[str], Path]) ->
         )
 
 
-def test_one_record_is_bounded() -> None:
-    checkpoint = hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint", max_record_bytes=8)
+def test_one_record_is_bounded(placed: Callable[[Path], Any]) -> None:
+    checkpoint = opened(placed(SPARK / "aggregation/checkpoint"), max_record_bytes=8)
     with pytest.raises(hdfsstore.CorruptFileError, match=r"more than the 8 allowed.*max_record_bytes"):
         checkpoint.read_state()
 
@@ -326,11 +328,11 @@ def test_there_is_at_least_one_thread(threads: int) -> None:
 
 
 @pytest.mark.parametrize("partition", [0, 1])
-def test_a_damaged_snapshot_of_a_joins_numbers_is_passed_over(copy: Callable[[str], Path], partition: int) -> None:
-    path = copy("join_inner")
-    expected = counted(hdfsstore.Checkpoint(path).read_state(join_side="left"))
-    (path / f"state/0/{partition}/left-keyToNumValues/2.snapshot").write_bytes(b"damaged")
-    checkpoint = hdfsstore.Checkpoint(path)
+def test_a_damaged_snapshot_of_a_joins_numbers_is_passed_over(root: Any, partition: int) -> None:
+    copy_to(SPARK / "join_inner/checkpoint", root)
+    expected = counted(opened(root).read_state(join_side="left"))
+    (root / f"state/0/{partition}/left-keyToNumValues/2.snapshot").write_bytes(b"damaged")
+    checkpoint = opened(root)
     assert counted(checkpoint.read_state(join_side="left")) == expected
     assert counted(checkpoint.open_state(join_side="left").read_all()) == expected
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -12,10 +16,11 @@ from hdfsstore.codecs.murmur3 import hash_rows
 from hdfsstore.codecs.types import StructType, parse_type
 from tests.support.rows import counted
 from tests.support.truth import DATA, Read, reads, rocksdb_reads
+from tests.unit.checkpoint.build import opened
 
 
-def ours(read: Read) -> pa.Table:
-    checkpoint = hdfsstore.Checkpoint(read.case.checkpoint)
+def ours(read: Read, root: Any) -> pa.Table:
+    checkpoint = opened(root)
     facts = read.facts
     where = facts["operator_id"], facts["store_name"]
     schemas = {}
@@ -28,11 +33,11 @@ def ours(read: Read) -> pa.Table:
 
 
 @pytest.mark.parametrize("read", [*reads(), *rocksdb_reads()], ids=str)
-def test_rows_are_sparks(read: Read) -> None:
+def test_rows_are_sparks(read: Read, placed: Callable[[Path], Any]) -> None:
     expected = read.rows
     if "key_hash" in expected.column_names:
         expected = expected.drop_columns("key_hash")
-    table = ours(read)
+    table = ours(read, placed(read.case.checkpoint))
     if "value" not in expected.column_names:
         # Spark 3.2 and 3.3 declare dropDuplicates' input row and keep a single null, which Spark 4.3 cannot read.
         assert table["value"].type == pa.struct([pa.field("__dummy__", pa.null())])

@@ -20,18 +20,20 @@ import os
 import shutil
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from hdfsstore import StateStoreConf, StateStoreError
-from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreProvider
+from hdfsstore.state.protocols import ReadStateStore, StateStore, StateStoreCheckpointInfo, StateStoreProvider
 from tests.contract.backends import HDFS
+from tests.services.places import Place
 from tests.support.maps import as_dict, indexed_long
 from tests.support.partition import EMPTY, Partition, Ref, State, contents, read
 
+Trouble = Callable[[], contextlib.AbstractContextManager[None]]
 Steps = Sequence[tuple[bytes, bytes | None]]  # puts, and removes where the value is None
 TIMEOUT_OFFSET = 16
 HOSTS = ("a", "a", "b")  # two executors share the images of one host
@@ -42,7 +44,6 @@ VALUES = st.none() | st.integers(0, 999).map(lambda number: struct.pack("<qqq", 
 STEPS = st.lists(st.tuples(KEYS, VALUES), max_size=6)
 EXECUTORS = st.integers(0, len(HOSTS) - 1)
 PICKS = st.integers(0, 999)
-TROUBLES = st.sampled_from(["no folder", "full disk"])
 
 PROFILE = settings(
     max_examples=int(os.environ.get("HDFSSTORE_HISTORIES", "20")),
@@ -101,10 +102,21 @@ class History:
 
     Args:
         shared_across_workers: whether the executors are a stateful query's.
+        place: where the store is; None: on a local disk.
+        outages: what goes wrong with the place. A commit may succeed all the same, or fail when its file is there.
     """
 
-    def __init__(self, conf: StateStoreConf, *, shared_across_workers: bool) -> None:
-        self.partition = Partition(Path(tempfile.mkdtemp(prefix="history-")), HDFS, conf)
+    def __init__(
+        self,
+        conf: StateStoreConf,
+        *,
+        shared_across_workers: bool,
+        place: Place | None = None,
+        outages: Mapping[str, Trouble] | None = None,
+    ) -> None:
+        self.partition = Partition(Path(tempfile.mkdtemp(prefix="history-")), HDFS, conf, place)
+        self.is_local = place is None
+        self.troubles = outages or {"no folder": self.partition.no_folder, "full disk": self.partition.full_disk}
         self.format = conf.checkpoint_format_version
         self.shared_across_workers = shared_across_workers
         self.executors: list[StateStoreProvider] = [self._open(host) for host in HOSTS]
@@ -150,7 +162,9 @@ class History:
         self.attempts.remove(attempt)
         attempt.work(len(attempt.left))
         check_rows(attempt.store, attempt.rows)
-        info = attempt.store.commit()
+        self._committed(attempt, attempt.store.commit())
+
+    def _committed(self, attempt: Attempt, info: StateStoreCheckpointInfo) -> None:
         written = (info.version, info.checkpoint_unique_id)
         assert (info.version, info.base_checkpoint_unique_id) == (attempt.base[0] + 1, attempt.base[1])
         assert written[1] is None or written not in self.rows
@@ -160,16 +174,20 @@ class History:
         if attempt.base == self.chosen[-1] and written not in self.reported:
             self.reported.append(written)
 
-    def fail(self, attempt: Attempt, trouble: str) -> None:
+    def fail(self, attempt: Attempt, pick: int) -> None:
         """A commit whose upload fails."""
         self.attempts.remove(attempt)
         attempt.work(len(attempt.left))
-        with self.trouble(trouble), contextlib.suppress(StateStoreError):
-            attempt.store.commit()
-            raise AssertionError(f"a commit with {trouble} has succeeded")
+        try:
+            with self.trouble(pick):
+                info = attempt.store.commit()
+        except StateStoreError:
+            return
+        assert not self.is_local, "a commit in trouble has succeeded"
+        self._committed(attempt, info)
 
-    def trouble(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return {"no folder": self.partition.no_folder, "full disk": self.partition.full_disk}[name]()
+    def trouble(self, pick: int) -> contextlib.AbstractContextManager[None]:
+        return list(self.troubles.values())[pick % len(self.troubles)]()
 
     def restart(self, executor: int) -> None:
         for attempt in [each for each in self.attempts if each.executor == executor]:
@@ -185,23 +203,21 @@ class History:
         """Deletes a snapshot that no promised version can do without; whether there was one."""
         folder = self.partition.folder
         snapshots = sorted(folder.glob("*.snapshot"))
+        names = set(self.partition.names())
         for path in snapshots[pick % max(1, len(snapshots)) :]:
-            aside = path.with_name("aside")
-            path.rename(aside)
-            if all(map(self.can_be_made, self.promised)):
-                aside.unlink()
+            if all(self.can_be_made(version, names - {path.name}) for version in self.promised):
+                path.unlink()
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
                 return True
-            aside.rename(path)
         return False
 
-    def can_be_made(self, version: Ref) -> bool:
-        """Whether the files of the version are there, by their names."""
+    def can_be_made(self, version: Ref, names: set[str]) -> bool:
+        """Whether the files of the version are among those of these names."""
         backend, folder = self.partition.backend, self.partition.folder
-        while version != EMPTY and not backend.whole_of(folder, *version).exists():
+        while version != EMPTY and backend.whole_of(folder, *version).name not in names:
             base = self.bases[version]
             other_format = base != EMPTY and (base[1] is None) != (version[1] is None)
-            if other_format or not backend.changes_of(folder, *version).exists():
+            if other_format or backend.changes_of(folder, *version).name not in names:
                 return False
             version = base
         return True
@@ -274,7 +290,7 @@ class History:
             for provider in (self._open("nothing"), *self.executors):
                 for version in self.promised:
                     assert read(provider, version) == self.rows[version]
-            assert not list(self.partition.folder.glob(".*.tmp"))
+            assert not self.is_local or not list(self.partition.folder.glob(".*.tmp"))
         finally:
             self.close()
 

@@ -1,19 +1,29 @@
 """Random histories of attempts, failures, restarts, rewinds, switches and maintenance, against the model in history.py.
 
-`HDFSSTORE_HISTORIES=5000 python -m pytest tests/unit/state/hdfs/test_state_machine.py` runs that many of each kind.
+`HDFSSTORE_HISTORIES=5000 python -m pytest tests/unit/state/hdfs/test_state_machine.py` runs that many of each kind, and
+`--places hdfs,minio` runs them there, while connections break.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from hdfsstore import StateStoreConf, StateStoreError
-from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PICKS, PROFILE, STEPS, TROUBLES, Attempt, History, Steps
+from tests.services.places import Place
+from tests.services.toxiproxy import BREAKING
+from tests.unit.state.hdfs.history import EXECUTORS, HOSTS, PICKS, PROFILE, STEPS, Attempt, History, Steps
+
+TIMEOUT_S = 1.5
+
+Storage = Callable[[], dict[str, Any]] | None
 
 
 class Machine(RuleBasedStateMachine):
@@ -21,6 +31,7 @@ class Machine(RuleBasedStateMachine):
 
     begins_with = 2
     history: History
+    storage: Storage = None
 
     @initialize(
         deltas=st.integers(0, 4),
@@ -44,6 +55,7 @@ class Machine(RuleBasedStateMachine):
                 maintenance_interval=0,
             ),
             shared_across_workers=shared_across_workers,
+            **(self.storage() if self.storage is not None else {}),
         )
 
     def teardown(self) -> None:
@@ -85,8 +97,8 @@ class Machine(RuleBasedStateMachine):
         self.history.attempts.remove(attempt)
 
     @precondition(lambda self: self.history.attempts)
-    @rule(pick=PICKS, trouble=TROUBLES)
-    def fail(self, pick: int, trouble: str) -> None:
+    @rule(pick=PICKS, trouble=PICKS)
+    def fail(self, pick: int, trouble: int) -> None:
         self.history.fail(self._attempt(pick), trouble)
 
     def _attempt(self, pick: int) -> Attempt:
@@ -105,8 +117,8 @@ class Machine(RuleBasedStateMachine):
     def maintain(self, executor: int) -> None:
         self.history.executors[executor].do_maintenance()
 
-    @rule(executor=EXECUTORS, trouble=TROUBLES)
-    def maintain_in_trouble(self, executor: int, trouble: str) -> None:
+    @rule(executor=EXECUTORS, trouble=PICKS)
+    def maintain_in_trouble(self, executor: int, trouble: int) -> None:
         with self.history.trouble(trouble), contextlib.suppress(StateStoreError):
             self.history.executors[executor].do_maintenance()
 
@@ -154,7 +166,18 @@ class Switching(Machine):
         self.history.switch()
 
 
+@pytest.fixture
+def storage(place: Place, request: pytest.FixtureRequest) -> Storage:
+    """Gives each history a folder of its own on a storage whose connections break; None: a local disk."""
+    if place.uri.startswith("file:"):
+        return None
+    link, behind = request.getfixturevalue("link"), request.getfixturevalue("behind")
+    outages = {name: partial(breaking, link) for name, breaking in BREAKING.items()}
+    return staticmethod(lambda: {"place": behind(TIMEOUT_S), "outages": outages})
+
+
 @pytest.mark.parametrize("machine", [Format1, Format2, Switching])
-def test_histories(machine: type[Machine], caplog: pytest.LogCaptureFixture) -> None:
+def test_histories(machine: type[Machine], storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "hdfsstore")  # failures that were asked for
-    run_state_machine_as_test(machine, settings=PROFILE)
+    there = type(machine.__name__, (machine,), {"storage": storage})
+    run_state_machine_as_test(there, settings=PROFILE)
