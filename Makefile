@@ -31,7 +31,7 @@ test: setup  ## all tests but those on real servers, also those with a live Spar
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)
 	sh tools/with-java.sh $(BIN)/python -m pytest -p no:benchmark -n logical --dist worksteal \
-		--places hdfs,minio tests/integration tests/contract
+		--places hdfs,minio tests/integration tests/contract tests/unit/checkpoint
 
 services: setup  ## start HDFS, MinIO and toxiproxy, say how to use them, and end them with Ctrl-C
 	-@$(NEED_GO)
@@ -52,11 +52,12 @@ fuzz: setup  ## damage checkpoint files and codec input for FUZZ_SECONDS (60)
 crash: setup  ## kill a store's writer at each call that writes, 1000 times or for CRASH_SECONDS, and look what is left
 	$(BIN)/python -m tests.faults $(if $(CRASH_SECONDS),--seconds $(CRASH_SECONDS),--kills 1000)
 
-histories: setup  ## compare HISTORIES (1000) random histories of a store of each format with a model
-	HDFSSTORE_HISTORIES=$(or $(HISTORIES),1000) $(BIN)/python -m pytest tests/unit/state/hdfs/test_state_machine.py
+histories: setup  ## compare HISTORIES (1000) random histories of a store of each format with a model, on PLACES (local)
+	HDFSSTORE_HISTORIES=$(or $(HISTORIES),1000) sh tools/with-java.sh $(BIN)/python -m pytest \
+		tests/unit/state/hdfs/test_state_machine.py --places $(or $(PLACES),local)
 
-chaos: setup  ## run HISTORIES (500) random histories of queries with faults on Spark, or for CHAOS_SECONDS
-	sh tools/with-java.sh $(BIN)/python -m tests.chaos \
+chaos: setup  ## run HISTORIES (500) random histories of queries with faults on Spark, or for CHAOS_SECONDS, on PLACES
+	sh tools/with-java.sh $(BIN)/python -m tests.chaos --places $(or $(PLACES),local) $(CHAOS_ARGS) \
 		$(if $(CHAOS_SECONDS),--seconds $(CHAOS_SECONDS),--histories $(or $(HISTORIES),500))
 
 bench: setup  ## the benchmarks, Spark beside us in the same run

@@ -1,6 +1,7 @@
 """One case for each fault: a query of a few batches in which just that goes wrong, and which must go wrong.
 
-python -m tests.chaos.cases SESSION FOLDER      # all cases of a session of sessions.py; prints name -> what is wrong
+python -m tests.chaos.cases SESSION FOLDER [CASE...]    # cases of a session of sessions.py, all unless they are named;
+                                                        # prints name -> what is wrong
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import threading
 import traceback
@@ -24,9 +26,9 @@ from tests.chaos.deaths import STEPS, end_query, install, other_checkpoint
 from tests.chaos.faults import Fault
 from tests.chaos.functions import METHODS
 from tests.chaos.query import Query, Settings, Step
-from tests.chaos.sessions import session
+from tests.chaos.sessions import ROOT, session
 
-RESULT = "cases: "
+_RESULT = "cases: "
 _FAULTS = {
     "local": ("raise-function", "raise-output", "kill-function", "kill-output"),
     "speculation": ("sleep-function", "sleep-output", "executor-function", "executor-output", "kill-output"),
@@ -164,12 +166,23 @@ def _wrong(case: Case, spark: SparkSession, folder: Path) -> str | None:
     return None
 
 
-def main(name: str, folder: Path) -> None:
+def run_cases(name: str, folder: Path, *titles: str) -> dict[str, str | None]:
+    """Runs `main` in a process of its own. Returns: case -> what is wrong; None: nothing is."""
+    command = [sys.executable, "-m", "tests.chaos.cases", name, str(folder), *titles]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    [*_, last] = said.stdout.splitlines() or [""]
+    assert last.startswith(_RESULT), said.stdout + said.stderr
+    found: dict[str, str | None] = json.loads(last.removeprefix(_RESULT))
+    return found
+
+
+def main(name: str, folder: Path, *titles: str) -> None:
     install()
+    chosen = {title: case for title, case in cases(name).items() if title in (titles or cases(name))}
     with session(name, folder / "spark") as spark, ThreadPoolExecutor(2) as pool:
-        running = {title: pool.submit(_wrong, case, spark, folder / title) for title, case in cases(name).items()}
-        print(RESULT + json.dumps({title: future.result() for title, future in running.items()}))
+        running = {title: pool.submit(_wrong, case, spark, folder / title) for title, case in chosen.items()}
+        print(_RESULT + json.dumps({title: future.result() for title, future in running.items()}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -48,8 +48,12 @@ class Sunk:
         return {tuple(json.loads(line)) for line in path.read_text().splitlines()} if path.exists() else set()
 
 
-def check(checkpoint: Path, sunk: Sunk, timeouts: str, chance: random.Random) -> None:
-    """AssertionError: something is not what the model has."""
+def check(location: str, checkpoint: Any, sunk: Sunk, timeouts: str, chance: random.Random) -> None:
+    """AssertionError: something is not what the model has.
+
+    Args:
+        location, checkpoint: the URI and the path of the checkpoint.
+    """
     model = Model(timeouts)
     batches = list(log.batches(checkpoint))
     read_again = chance.randrange(len(batches))
@@ -71,16 +75,16 @@ def check(checkpoint: Path, sunk: Sunk, timeouts: str, chance: random.Random) ->
             missing = {(i, *row) for row in expected} - appended
             assert sunk.is_parquet or not missing, f"batch {i}: never appended: {sorted(missing)}"
         if i == read_again or batch is batches[-1]:
-            kept = state(checkpoint, i)
+            kept = state(location, i)
             assert kept == model.rows(), f"state after batch {i}: {kept}, not {model.rows()}"
         late = batch.watermark
         newest = max([newest, *(ms for _, _, ms in rows)])
     assert (checkpoint / "commits" / str(batches[-1].number)).exists(), "the last batch is not committed"
 
 
-def state(checkpoint: Path, batch_id: int) -> dict[int, tuple[int, int, int]]:
+def state(location: str, batch_id: int) -> dict[int, tuple[int, int, int]]:
     """user -> (n, total, timeout; -1: none)."""
-    table = Checkpoint(checkpoint / "hdfsstore").read_state(batch_id=batch_id)
+    table = Checkpoint(f"{location}/hdfsstore").read_state(batch_id=batch_id)
     return {
         row["key"]["user"]: (*row["value"]["groupState"].values(), row["value"].get("timeoutTimestamp", -1))
         for row in table.to_pylist()

@@ -18,9 +18,12 @@ from tests.chaos.deaths import STEPS, end_query, other_checkpoint
 from tests.chaos.faults import KINDS, POINTS, Fault
 from tests.chaos.query import Query, Settings
 from tests.chaos.shapes import SHAPES
+from tests.chaos.storage import failure_of_storage, is_local
 
 # After so many drivers that died in a round comes one that lives.
 _DEATHS = 3
+# So many drivers of a history may fail because their storage does.
+OUTAGES = 10
 # How drivers that meet another one end: by our log, or by Spark's.
 LOST_TO_ANOTHER = (
     "BatchAlreadyLoggedError",
@@ -55,6 +58,7 @@ class History:
         settings = Settings.at_random(random.Random(f"{seed}-settings"), with_v1=session != "speculation")
         self.query = Query(spark, folder, settings)
         self._starts = 0
+        self._outages = 0
 
     def run(self) -> None:
         """Runs it. Raises Found, or AssertionError with what differs."""
@@ -63,7 +67,9 @@ class History:
             self.query.write(self._chance, self._chance.randint(1, 2))
             if i and self._chance.random() < 0.6:
                 self._between_rounds()
-            if settings.version == 2 and not settings.parquet and self._chance.random() < 0.15:
+            # A second driver of this process needs another name of the checkpoint.
+            may_be_two = settings.version == 2 and not settings.parquet and is_local()
+            if may_be_two and self._chance.random() < 0.15:
                 self._two_drivers()
             self._until_done()
         self.query.check(random.Random(f"{self._seed}-check"))
@@ -71,25 +77,32 @@ class History:
 
     def _until_done(self) -> None:
         """Starts drivers until one has read all input."""
-        for deaths in range(_DEATHS + 1):
+        deaths = 0
+        while deaths <= _DEATHS:
             driver = _Driver(self, f"{self._starts}")
             may_die = deaths < _DEATHS and driver.chance.random() < 0.5
             death = _Death(driver.chance) if may_die else None
             log.remove_unfinished(self.query.checkpoint)
-            query = self.query.start(driver.fault, driver.shape, death or _lives)
             self._starts += 1
             stopping = None
             # Tasks may outlive the query by a little, which format 1 does not bear.
             may_be_stopped = death is None and deaths < _DEATHS and self.query.settings.version == 2
-            if may_be_stopped and driver.chance.random() < 0.1:
-                stopping = threading.Timer(driver.chance.uniform(0.05, 1.5), query.stop)
-                stopping.start()
             try:
+                query = self.query.start(driver.fault, driver.shape, death or _lives)
+                if may_be_stopped and driver.chance.random() < 0.1:
+                    stopping = threading.Timer(driver.chance.uniform(0.05, 1.5), query.stop)
+                    stopping.start()
                 query.awaitTermination()
-            except StreamingQueryException as error:
-                if death is None or death.died is None:
+            except Exception as error:
+                if death is not None and death.died is not None and isinstance(error, StreamingQueryException):
+                    self._done[f"driver dies {death.died}"] += 1
+                    deaths += 1
+                    continue
+                failure = failure_of_storage(str(error))
+                if failure is None or self._outages == OUTAGES:
                     raise Found(f"the query failed: {error}") from error
-                self._done[f"driver dies {death.died}"] += 1
+                self._outages += 1
+                self._done[f"storage fails a driver: {failure}"] += 1
                 continue
             finally:
                 if stopping:
@@ -97,6 +110,7 @@ class History:
                     stopping.join()
             if stopping and self._is_behind():
                 self._done["query stopped"] += 1
+                deaths += 1
                 continue
             return
         raise Found("the query does not get to an end")

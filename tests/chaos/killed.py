@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.deaths import STEPS, install, kill_process
-from tests.chaos.history import Found
+from tests.chaos.history import OUTAGES, Found
 from tests.chaos.query import Query, Settings
 from tests.chaos.sessions import ROOT, session
 from tests.chaos.shapes import SHAPES
+from tests.chaos.storage import failure_of_storage
 
 _ORDERS = "orders.json"
 _SECONDS = 600
@@ -44,15 +45,22 @@ def killed_history(
         query.write(chance)
         orders = {"seed": seed, "run": i, "step": step, "settings": asdict(query.settings)}
         (folder / _ORDERS).write_text(json.dumps(orders))
-        said = folder / f"driver-{i}"
-        with said.open("w") as file:
-            command = [sys.executable, "-m", "tests.chaos.killed", str(folder)]
-            ended = subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, timeout=_SECONDS, check=False)
-        if ended.returncode == -signal.SIGKILL:
-            done[f"SIGKILL of the driver {step}"] += 1
-        elif ended.returncode:
+        for tries in range(OUTAGES):
+            said = folder / f"driver-{i}-{tries}"
+            with said.open("w") as file:
+                command = [sys.executable, "-m", "tests.chaos.killed", str(folder)]
+                code = subprocess.run(command, cwd=ROOT, stdout=file, stderr=file, timeout=_SECONDS).returncode
+            if code == -signal.SIGKILL:
+                done[f"SIGKILL of the driver {step}"] += 1
+            if code in (0, -signal.SIGKILL):
+                break
             text = said.read_text()[-4000:]
-            raise Found(f"driver that was to die {step}: exit code {ended.returncode}\n{text}")
+            failure = failure_of_storage(text)
+            if failure is None:
+                raise Found(f"driver that was to die {step}: exit code {code}\n{text}")
+            done[f"storage fails a driver: {failure}"] += 1
+        else:
+            raise Found(f"no driver that was to die {step} comes to its end")
     query.check(chance)
 
 

@@ -1,4 +1,7 @@
-"""Spark's log of a query: which input each batch had, and how it is set back."""
+"""Spark's log of a query: which input each batch had, and how it is set back.
+
+A checkpoint is a path as of pathlib (storage.py).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 
@@ -19,7 +23,7 @@ class Batch:
     time: int
 
 
-def batches(checkpoint: Path) -> Iterator[Batch]:
+def batches(checkpoint: Any) -> Iterator[Batch]:
     """All batches of a query whose first source is files, in order."""
     files: dict[int, set[Path]] = {}
     for path in _entries(checkpoint / "sources" / "0"):
@@ -36,30 +40,30 @@ def batches(checkpoint: Path) -> Iterator[Batch]:
         yield Batch(number(path), tuple(new), about["batchWatermarkMs"], about["batchTimestampMs"])
 
 
-def last_batch(checkpoint: Path) -> int:
+def last_batch(checkpoint: Any) -> int:
     """-1: there is none."""
     return max((number(path) for path in _entries(checkpoint / "offsets")), default=-1)
 
 
-def set_back(checkpoint: Path, batch: int, *logs: str) -> None:
+def set_back(checkpoint: Any, batch: int, *logs: str) -> None:
     """Deletes the entries from a batch on: of offsets and commits a rewind, of the last commit a replay."""
     for log in logs:
-        for path in list((checkpoint / log).iterdir()):
+        for path in list((checkpoint / log).glob("*")):
             if number(path) >= batch:
                 path.unlink()
 
 
-def remove_unfinished(checkpoint: Path) -> None:
+def remove_unfinished(checkpoint: Any) -> None:
     """Deletes what a query that was stopped was writing: Spark does not begin with batch 0 beside it."""
-    for path in (checkpoint / "offsets").glob(".*.tmp*"):
-        path.unlink()
+    for path in list((checkpoint / "offsets").glob(".*.tmp*")):
+        path.unlink(missing_ok=True)
 
 
-def number(path: Path) -> int:
+def number(path: Any) -> int:
     """Of the entry 7, 7.compact or .7.crc; -1 for other files."""
     name = path.name.strip(".").split(".")[0]
     return int(name) if name.isdigit() else -1
 
 
-def _entries(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name[0] != "." and number(path) >= 0] if folder.exists() else []
+def _entries(folder: Any) -> list[Any]:
+    return [path for path in folder.glob("*") if path.name[0] != "." and number(path) >= 0]

@@ -19,6 +19,7 @@ from tests.chaos.deaths import watched
 from tests.chaos.faults import Fault, pass_on, withdraw
 from tests.chaos.functions import DELAY, METHODS, OUTPUT, TIMEOUTS, stateful
 from tests.chaos.shapes import SHAPES
+from tests.chaos.storage import checkpoint_of
 
 _SCHEMA = "user long, v long, ms long"
 _USERS = 12
@@ -62,6 +63,9 @@ class Settings:
 class Query:
     """A query, its input and its checkpoint, which its drivers share.
 
+    Attributes:
+        location, checkpoint: the URI and the path of the checkpoint.
+
     Args:
         spark: None where it is not started in this process.
         folder: of all its files, which may be there already.
@@ -71,7 +75,7 @@ class Query:
         self._spark = spark
         self._folder = folder
         self.settings = settings
-        self.checkpoint = folder / "checkpoint"
+        self.location, self.checkpoint = checkpoint_of(folder)
         self.images = folder / "images"
         self.faults = folder / "faults"
         for name in ("input", "sunk", "faults"):
@@ -112,13 +116,14 @@ class Query:
             checkpoint: a folder that leads to the query's.
         """
         assert self._spark is not None
-        settings, checkpoint = self.settings, checkpoint or self.checkpoint
+        settings = self.settings
+        location = checkpoint.as_uri() if checkpoint else self.location
         reader = self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", settings.files_per_batch)
-        rows = reader.json(str(self._folder / "input"))
+        rows = reader.json((self._folder / "input").absolute().as_uri())
         if settings.timeouts == "EventTimeTimeout":
             rows = rows.withColumn("t", F.timestamp_millis("ms")).withWatermark("t", f"{DELAY} milliseconds")
         writer = stateful(rows, settings.method, settings.timeouts, str(self.faults)).writeStream
-        writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", location).trigger(availableNow=True)
         options = {
             "localDir": str(self.images),
             "checkpointFormatVersion": settings.version,
@@ -139,10 +144,10 @@ class Query:
                     withdraw(self.faults)
             step(name, batch_id)
 
-        watched[str(checkpoint)] = at
+        watched[str(checkpoint or self.checkpoint)] = at
         sunk = self._sunk()
         if settings.parquet:
-            return writer.format("parquet").start(str(sunk.folder))
+            return writer.format("parquet").start(sunk.folder.absolute().as_uri())
 
         def sink(output: DataFrame, batch_id: int) -> None:
             step("before the sink", batch_id)
@@ -161,7 +166,7 @@ class Query:
 
     def check(self, chance: random.Random) -> None:
         """AssertionError: something is not as it must be when all input is read."""
-        check(self.checkpoint, self._sunk(), self.settings.timeouts, chance)
+        check(self.location, self.checkpoint, self._sunk(), self.settings.timeouts, chance)
 
     def struck(self) -> set[str]:
         """The names of the faults that have struck a task."""

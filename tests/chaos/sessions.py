@@ -14,6 +14,9 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tests.chaos.storage import is_s3
+from tests.services import s3a
+
 ROOT = Path(__file__).parents[2]
 # By name: the master, and what its tasks may go through.
 _LOCAL = "local[2,4]"
@@ -45,7 +48,7 @@ def session(name: str, folder: Path) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    settings = {
+    settings: dict[str, Any] = {
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
         "spark.driver.memory": "1g",
@@ -67,6 +70,7 @@ def session(name: str, folder: Path) -> Iterator[SparkSession]:
         "spark.python.daemon.module": "tests.chaos.daemon",
         "spark.log.level": "OFF",
         **of_session,
+        **({"spark.jars": ",".join(map(str, s3a.jars()))} if is_s3() else {}),
     }
     conf = SparkConf().setAll([(key, str(value)) for key, value in settings.items()]).setAppName("hdfsstore chaos")
     conf.setMaster(master or _start_cluster(conf, folder / "executors"))

@@ -6,32 +6,20 @@ process of their own.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.cases import RESULT, cases
+from tests.chaos.cases import cases, run_cases
 from tests.chaos.deaths import STEPS
 from tests.chaos.killed import killed_history
 from tests.chaos.query import Settings
-from tests.chaos.sessions import ROOT
 from tests.spark.support.java import use_java
 
-
-@cache
-def _run(session: str, folder: Path) -> dict[str, str | None]:
-    command = [sys.executable, "-m", "tests.chaos.cases", session, str(folder)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
-    [*_, last] = said.stdout.splitlines() or [""]
-    assert last.startswith(RESULT), said.stdout + said.stderr
-    found: dict[str, str | None] = json.loads(last.removeprefix(RESULT))
-    return found
+_run = cache(run_cases)
 
 
 @pytest.fixture(scope="module")

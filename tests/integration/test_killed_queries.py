@@ -1,0 +1,45 @@
+"""Stateful queries with their checkpoints on HDFS and s3a are killed and go on there.
+
+Credentials are in HADOOP_CONF_DIR alone. Output and state are those of a run without kills (tests/chaos).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cases import run_cases
+from tests.chaos.killed import killed_history
+from tests.chaos.query import Settings
+from tests.chaos.storage import environ_of
+from tests.services.hdfs_node import write_xml
+from tests.services.places import Place
+from tests.spark.support.java import use_java
+
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("place", ["hdfs", "minio"], indirect=True)]
+# Tasks and their workers; the last is killed when its state is committed.
+TASKS = ("raise-function", "kill-function", "kill-output")
+STEPS = ("in the sink", "before Spark's commit")
+
+
+@pytest.fixture(autouse=True)
+def storage(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf_dir = tmp_path / "conf"
+    conf_dir.mkdir()
+    hadoop = {name: value for name, value in place.storage_options.items() if name != "timeout"}
+    write_xml(conf_dir / "core-site.xml", hadoop)
+    for name, value in environ_of(place.uri, conf_dir).items():
+        monkeypatch.setenv(name, value)
+    use_java(monkeypatch)
+
+
+def test_tasks_and_workers(tmp_path: Path) -> None:
+    assert run_cases("local", tmp_path, *TASKS) == dict.fromkeys(TASKS)
+
+
+def test_drivers(tmp_path: Path) -> None:
+    done: Counter[str] = Counter()
+    killed_history(tmp_path, 1, done, STEPS, Settings("mapWithState", "EventTimeTimeout"))
+    assert done == {f"SIGKILL of the driver {step}": 1 for step in STEPS}
