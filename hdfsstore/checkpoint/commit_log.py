@@ -137,8 +137,27 @@ class CommitLog:
             MissingFileError: the entry of the batch before is missing, so that the ids cannot be checked.
             StateStoreError: a partition has not reported, or has reported another version than this batch's.
         """
+        entry = self.checked(batch_id, next_watermark_ms, infos, self._ids_before(batch_id), hdfsstore_fields)
+        self._log.add(batch_id, encode_commit_log(entry))
+        return entry
+
+    def checked(
+        self,
+        batch_id: int,
+        next_watermark_ms: int,
+        infos: Mapping[int, Mapping[int, Sequence[StateStoreCheckpointInfo]]],
+        before: Mapping[int, list[list[str]]],
+        hdfsstore_fields: Mapping[str, Any] | None = None,
+    ) -> CommitLogEntry:
+        """The entry that `add` writes, after its checks. Nothing is read or written.
+
+        Args:
+            before: CommitLogEntry.state_unique_ids of the batch before; empty in batch 0.
+
+        Raises:
+            CheckpointIdMismatchError, StateStoreError: as `add` does.
+        """
         path = f"{self._folder}/{batch_id}"
-        before = self._ids_before(batch_id)
         if before and set(infos) != set(before):
             raise StateStoreError(
                 f"operators {sorted(infos)} have reported; the batch before has {sorted(before)}", path
@@ -153,9 +172,7 @@ class CommitLog:
                 ]
                 for operator_id, parts in sorted(infos.items())
             }
-        entry = CommitLogEntry(self._format, next_watermark_ms, ids, {}, dict(hdfsstore_fields or {}))
-        self._log.add(batch_id, encode_commit_log(entry))
-        return entry
+        return CommitLogEntry(self._format, next_watermark_ms, ids, {}, dict(hdfsstore_fields or {}))
 
     def get(self, batch_id: int) -> CommitLogEntry | None:
         """The entry of a batch; None if the batch is not committed, or its entry is purged."""

@@ -34,12 +34,25 @@ class MetadataLog(Generic[T]):
     """A log. Each file is written once, and read once.
 
     Files whose name is no number (checksum files, `.4.<uuid>.tmp`) are not batches.
+
+    Args:
+        read: reads a file, given the names in its folder.
+        only_ours: nobody but this package writes there, so a new entry needs no look for checksum files of an older
+            one. On S3 it is one PUT.
     """
 
-    def __init__(self, fs: FileManager, folder: str, read: Callable[[FileManager, str, Collection[str]], T]) -> None:
+    def __init__(
+        self,
+        fs: FileManager,
+        folder: str,
+        read: Callable[[FileManager, str, Collection[str]], T],
+        *,
+        only_ours: bool = False,
+    ) -> None:
         self._fs = fs
         self._folder = folder
         self._read = read
+        self._only_ours = only_ours
         # The key has size and time too, because a batch that ran again has another file of the same name.
         self._entries: dict[_Key, T] = {}
 
@@ -81,7 +94,10 @@ class MetadataLog(Generic[T]):
         """
         path = f"{self._folder}/{batch_id}"
         try:
-            publish(self._fs, path, content, overwrite=False)
+            if self._only_ours:
+                self._fs.create(path, [content])
+            else:
+                publish(self._fs, path, content, overwrite=False)
         except FileExistsError:
             raise BatchAlreadyLoggedError(
                 f"this log has an entry of batch {batch_id} already, and entries are never replaced",

@@ -14,6 +14,7 @@ from pyarrow.fs import FileType
 from hdfsstore.errors import FileChangedError
 from hdfsstore.fs import checksum_files
 from hdfsstore.fs.file_manager import FileManager, OpenFile
+from hdfsstore.fs.local_files import LocalFileManager
 
 _BLOCK = 1 << 16
 # A small file is read so often if it is replaced meanwhile.
@@ -56,6 +57,11 @@ def read_file(fs: FileManager, path: str, siblings: Collection[str] | None = Non
             if tries == _TRIES:
                 raise
     raise AssertionError("it is read, or an error is raised")
+
+
+def siblings_beside_hadoops(fs: FileManager) -> Collection[str] | None:
+    """`siblings` of a file that only Hadoop may have given a checksum file, which it does on local disks alone."""
+    return None if isinstance(fs, LocalFileManager) else ()
 
 
 class Input:

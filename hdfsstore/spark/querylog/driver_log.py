@@ -51,7 +51,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from hdfsstore.checkpoint.commit_log import CommitLog, read_commit_log
+from hdfsstore.checkpoint.commit_log import CommitLog, encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.errors import (
@@ -102,8 +102,8 @@ class DriverLog:
     def __init__(self, checkpoint: Location, num_partitions: int, conf: StateStoreConf) -> None:
         self._fs, self._checkpoint = resolve(checkpoint)
         self._root = f"{self._checkpoint}/{FOLDER}"
-        self._offsets = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log)
-        self._commits = MetadataLog(self._fs, f"{self._root}/commits", read_commit_log)
+        self._offsets = MetadataLog(self._fs, f"{self._root}/offsets", read_offset_log, only_ours=True)
+        self._commits = MetadataLog(self._fs, f"{self._root}/commits", read_commit_log, only_ours=True)
         self._writer = CommitLog(
             (self._fs, self._root),
             checkpoint_format_version=conf.checkpoint_format_version,
@@ -112,7 +112,7 @@ class DriverLog:
         self._num_partitions = num_partitions
         self._settings = settings_of(conf, num_partitions)
         self._keep = conf.min_versions_to_retain
-        self._begun: tuple[int, Entry] | None = None
+        self._begun: tuple[int, Entry, LoggedBatch | None] | None = None
         self._finished: LoggedBatch | None = None
         self._purged = False
         self._purging = Retries(log, f"{self._root}: old entries of the log are left", conf.maintenance_interval)
@@ -143,7 +143,7 @@ class DriverLog:
         if not goes_on:
             copy_metadata(self._fs, self._checkpoint, self._root)
             is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
-        self._begun = batch_id, entry
+        self._begun = batch_id, entry, before
         return Start(
             batch_id,
             False,
@@ -176,13 +176,15 @@ class DriverLog:
         """
         if self._begun is None or self._begun[0] != batch_id:
             raise ValueError(f"batch {batch_id} was not begun")
-        entry = self._begun[1]
+        _, entry, before = self._begun
         infos = {
             partition_id: [StateStoreCheckpointInfo(partition_id, batch_id + 1, report.new_id, report.base_id)]
             for partition_id, report in reports.items()
         }
         fields = hdfsstore_fields(entry, next_timeout_ms, shapes)
-        commit = self._writer.add(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, fields)
+        base_ids = before.commit.state_unique_ids if before else {}
+        commit = self._writer.checked(batch_id, entry.parsed.watermark_ms, {OPERATOR_ID: infos}, base_ids, fields)
+        self._commits.add(batch_id, encode_commit_log(commit))
         self._finished = LoggedBatch(batch_id, entry, commit)
         self._begun = None
         self._purge(batch_id - self._keep - 1)

@@ -14,7 +14,7 @@ from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, p
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import CorruptFileError, remedied
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.reading import read_file, siblings_beside_hadoops
 from hdfsstore.state.conf import StateStoreConf
 
 FOLDER = "hdfsstore"
@@ -107,7 +107,7 @@ def read_entry(fs: FileManager, path: str) -> Entry | None:
     """An entry of Spark's offset log; None if it does not exist."""
     with _remedied(path):
         try:
-            content = read_file(fs, path)
+            content = read_file(fs, path, siblings_beside_hadoops(fs))
         except FileNotFoundError:
             return None
         return Entry(content, parse_offset_log(content, path))
@@ -140,7 +140,7 @@ def hdfsstore_commit(fs: FileManager, root: str, batch_id: int) -> CommitLogEntr
     path = f"{root}/commits/{batch_id}"
     with _remedied(path):
         try:
-            commit = read_commit_log(fs, path)
+            commit = read_commit_log(fs, path, siblings_beside_hadoops(fs))
         except FileNotFoundError:
             return None
         if OFFSETS not in commit.hdfsstore_fields:

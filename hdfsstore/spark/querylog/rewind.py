@@ -49,7 +49,7 @@ def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     Raises:
         BatchAlreadyLoggedError: another driver has begun or finished the batch meanwhile.
     """
-    offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log)
+    offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log, only_ours=True)
     # In this order, because a driver that has begun a later batch by now has finished this one before.
     begun_numbers = offsets.list().files.keys()
     commits = MetadataLog(fs, f"{root}/commits", read_commit_log).list().files.keys()

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs.in_order import in_order
-from hdfsstore.fs.local_files import LocalFileManager
-from hdfsstore.fs.reading import open_input, read_file
+from hdfsstore.fs.reading import open_input, read_file, siblings_beside_hadoops
 from hdfsstore.state.base.loader import Loader
 from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.cached_versions import RocksDbVersions
@@ -147,10 +146,8 @@ class RocksDbLoader(Loader[RocksDbVersion]):
     def _download(self, sst: archive.Sst, folder: Path, zip_path: str) -> None:
         remote = f"{self._reader.folder}/{archive.SST_FOLDER}/{sst.remote}"
         try:
-            # Hadoop writes checksum files beside SST files on local disks alone, and Spark writes none.
-            siblings = None if isinstance(self._reader.fs, LocalFileManager) else ()
             with (
-                open_input(self._reader.fs, remote, siblings) as source,
+                open_input(self._reader.fs, remote, siblings_beside_hadoops(self._reader.fs)) as source,
                 (folder / sst.local).open("xb") as target,
             ):
                 block = memoryview(bytearray(_BLOCK))
