@@ -6,6 +6,7 @@ string has 9 to 15 bytes) and a value row of 32.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from bench.cache import cache_folder, work_folder
+from tests.services import s3a
 
 NUM_KEYS = 2_000_000
 NUM_PARTITIONS = 2
@@ -50,6 +52,7 @@ def spark_session() -> SparkSession:
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.driver.memory", "4g")
+        .config("spark.driver.extraClassPath", os.pathsep.join(map(str, s3a.jars())))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", NUM_PARTITIONS)
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "200ms")

@@ -34,7 +34,7 @@ def ours(api: str, *, timeouts: bool = False, num_partitions: int = PARTITIONS, 
         local_dir: for the local images, in the place of Spark's folder.
     """
 
-    def start(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+    def start(rows: DataFrame, checkpoint: Path | str) -> StreamingQuery:
         if timeouts:
             groups = groupBy(rows.withWatermark("at", "0 seconds"), "user")
         else:

@@ -24,25 +24,26 @@ def to_noop(batch: DataFrame, _: int) -> None:
     batch.write.format("noop").mode("overwrite").save()
 
 
-def start(out: DataFrame, checkpoint: Path) -> StreamingQuery:
+def start(out: DataFrame, checkpoint: Path | str) -> StreamingQuery:
     """Starts a query on one of Spark's own operators."""
     writer = out.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
     return writer.foreachBatch(to_noop).start()
 
 
-def sql_aggregation(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+def sql_aggregation(rows: DataFrame, checkpoint: Path | str, partitions: int = PARTITIONS) -> StreamingQuery:
     """Spark's own aggregation, compiled to Java."""
+    rows.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
     aggregated = rows.groupBy("user").agg(F.count("amount").alias("count"), F.sum("amount").alias("sum"))
     return start(aggregated, checkpoint)
 
 
-def in_pandas(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+def in_pandas(rows: DataFrame, checkpoint: Path | str) -> StreamingQuery:
     """Spark's applyInPandasWithState."""
     grouped = rows.select("user", "amount").groupBy("user")
     return start(grouped.applyInPandasWithState(pandas_sums, OUTPUT, STATE, "update", "NoTimeout"), checkpoint)
 
 
-def transform(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+def transform(rows: DataFrame, checkpoint: Path | str) -> StreamingQuery:
     """Spark's transformWithState with Rows, which it has with RocksDB only."""
     spark = rows.sparkSession
     before = spark.conf.get(_PROVIDER)
@@ -54,17 +55,17 @@ def transform(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
         spark.conf.set(_PROVIDER, before)
 
 
-def without_state(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+def without_state(rows: DataFrame, checkpoint: Path | str) -> StreamingQuery:
     """The plan of a batch of ours, with no state anywhere: count and sum of the batch alone."""
     return _start_plan(rows, checkpoint, _sums_of_partition)
 
 
-def dict_state(rows: DataFrame, checkpoint: Path) -> StreamingQuery:
+def dict_state(rows: DataFrame, checkpoint: Path | str) -> StreamingQuery:
     """The same plan with mapWithState's function on plain Python rows and a dict, which nothing keeps."""
     return _start_plan(rows, checkpoint, _row_sums_of_partition)
 
 
-def _start_plan(rows: DataFrame, checkpoint: Path, task: Task) -> StreamingQuery:
+def _start_plan(rows: DataFrame, checkpoint: Path | str, task: Task) -> StreamingQuery:
     def run(batch: DataFrame, batch_id: int) -> None:
         batch.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", (1 << 31) - 1)  # as ours has it
         partition = F.pmod(F.hash("user"), F.lit(PARTITIONS))

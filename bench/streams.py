@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -16,8 +16,9 @@ from pyspark.sql.streaming import StreamingQuery
 from bench.cache import work_folder
 from bench.events import SCHEMA, Events
 
-Start = Callable[[DataFrame, Path], StreamingQuery]
+Start = Callable[[DataFrame, Path | str], StreamingQuery]
 """Starts a query on these rows with that checkpoint."""
+K = TypeVar("K")
 
 
 class Stream:
@@ -71,7 +72,7 @@ class Stream:
 
 
 @contextmanager
-def started(spark: SparkSession, sides: Mapping[str, Start]) -> Iterator[dict[str, Stream]]:
+def started(spark: SparkSession, sides: Mapping[K, Start]) -> Iterator[dict[K, Stream]]:
     """A stream of each side that runs, in folders of their own."""
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder())
@@ -83,9 +84,9 @@ def started(spark: SparkSession, sides: Mapping[str, Start]) -> Iterator[dict[st
         yield streams
 
 
-def take_turns(streams: Mapping[str, Stream], events: Events, rounds: int, warm_up: int) -> dict[str, float]:
+def take_turns(streams: Mapping[K, Stream], events: Events, rounds: int, warm_up: int) -> dict[K, float]:
     """Median seconds of a batch of each stream, over `rounds` batches after `warm_up` that do not count."""
-    taken: dict[str, list[float]] = {name: [] for name in streams}
+    taken: dict[K, list[float]] = {name: [] for name in streams}
     for turn in range(warm_up + rounds):
         for name, stream in streams.items():
             seconds = stream.batches(events, turn)

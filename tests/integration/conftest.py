@@ -1,13 +1,22 @@
-"""What tests on MinIO share."""
+"""What tests on MinIO and on a real Spark share."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.services import s3a
 from tests.services.fault_proxy import FaultProxy
+from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
+from tests.spark.support.java import use_java
+
+ROOT = Path(__file__).parents[2]
+PARTITIONS = 2
 
 
 @pytest.fixture
@@ -15,3 +24,36 @@ def proxy(minio: Minio) -> Iterator[FaultProxy]:
     """Stands before MinIO, and writes down the requests."""
     with FaultProxy(minio.port) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs, minio: Minio) -> Iterator[SparkSession]:
+    """The one session of a run, with Hadoop's settings of both storages."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        "spark.jars": ",".join(map(str, s3a.jars())),
+        "spark.hadoop.dfs.replication": hdfs.client_conf["dfs.replication"],
+        **{f"spark.hadoop.{name}": value for name, value in minio.storage_options().items()},
+    }
+    with pytest.MonkeyPatch.context() as environ:
+        use_java(environ)
+        environ.setenv("PYSPARK_PYTHON", sys.executable)
+        environ.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        environ.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        # Spark's workers import the modules that hold the tests' functions.
+        environ.setenv("PYTHONPATH", str(ROOT))
+        builder = SparkSession.builder.master("local[2]").appName("hdfsstore tests")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()

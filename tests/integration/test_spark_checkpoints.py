@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,46 +18,13 @@ import hdfsstore
 from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.offset_log import encode_offset_log, read_offset_log
 from hdfsstore.fs.publish import publish
-from tests.services import s3a
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
 from tests.services.places import Place, on_hdfs, on_minio
-from tests.spark.support.java import use_java
 from tests.support.rows import counted
 
-PARTITIONS = 2
+PARTITIONS = 2  # the session's
 USERS = 50
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs, minio: Minio) -> Iterator[SparkSession]:
-    """A session with Hadoop's settings of both storages."""
-    folder = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(PARTITIONS),
-        "spark.jars": ",".join(map(str, s3a.jars())),
-        "spark.hadoop.dfs.replication": hdfs.client_conf["dfs.replication"],
-        **{f"spark.hadoop.{name}": value for name, value in minio.storage_options().items()},
-    }
-    with pytest.MonkeyPatch.context() as environ:
-        use_java(environ)
-        environ.setenv("PYSPARK_PYTHON", sys.executable)
-        environ.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-        environ.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder.master("local[2]").appName("hdfsstore tests")
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
 
 
 @pytest.fixture(params=["hdfs", "minio"])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_AGENT = re.compile(rb"\r\nuser-agent: *([^\r]*)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
@@ -49,6 +50,7 @@ class FaultProxy:
     Attributes:
         port: where it listens.
         requests: (method, target) of each request, in the order of their arrival.
+        agents: the User-Agent of each of them.
         connections: how many there were.
     """
 
@@ -57,6 +59,7 @@ class FaultProxy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self.requests: list[tuple[str, str]] = []
+        self.agents: list[str] = []
         self.connections = 0
         self._faults: list[Fault] = []
         self._sockets: list[socket.socket] = []
@@ -71,8 +74,13 @@ class FaultProxy:
 
     def take(self) -> list[tuple[str, str]]:
         """The requests since the last call."""
+        return [request for request, _ in self.take_with_agents()]
+
+    def take_with_agents(self) -> list[tuple[tuple[str, str], str]]:
+        """The same, each with its User-Agent."""
         with self._lock:
-            taken, self.requests = self.requests, []
+            taken = list(zip(self.requests, self.agents, strict=True))
+            self.requests, self.agents = [], []
         return taken
 
     def __enter__(self) -> FaultProxy:
@@ -105,7 +113,8 @@ class FaultProxy:
             with client, client.makefile("rb") as source:
                 while head := _head(source):
                     method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
-                    fault = self._note(method, target)
+                    agent = _AGENT.search(head)
+                    fault = self._note(method, target, agent[1].decode() if agent else "")
                     kind = fault.kind if fault else None
                     if kind == "reset":
                         return _reset(client)
@@ -142,9 +151,10 @@ class FaultProxy:
             if server is not None:
                 _shut(server)
 
-    def _note(self, method: str, target: str) -> Fault | None:
+    def _note(self, method: str, target: str, agent: str) -> Fault | None:
         with self._lock:
             self.requests.append((method, target))
+            self.agents.append(agent)
             for fault in self._faults:
                 if fault.met < fault.times and fault.method in ("", method) and fault.part in target:
                     fault.met += 1
