@@ -24,6 +24,7 @@ class NameNodeProxy:
         self.port: int = self._listener.getsockname()[1]
         self._lost: bytes | None = None
         self._held: bytes | None = None
+        self._cut = False
         self._released = threading.Event()
         self.carried_out = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -34,9 +35,14 @@ class NameNodeProxy:
         self._lost = method.encode()
 
     @contextmanager
-    def holding(self, method: str) -> Iterator[None]:
-        """A request of a method reaches the NameNode when the block ends."""
+    def holding(self, method: str, *, cut: bool = False) -> Iterator[None]:
+        """A request of a method reaches the NameNode when the block ends.
+
+        Args:
+            cut: the client's connection ends at once, so that the client tries again and never hears of it.
+        """
         self._released.clear()
+        self._cut = cut
         self._held = method.encode()
         try:
             yield
@@ -64,6 +70,9 @@ class NameNodeProxy:
                 self._lost = None
                 lose.set()
             if self._held and self._held in block:
+                if self._cut:
+                    lose.set()
+                    _end(client)
                 self._released.wait()
             server.sendall(block)
         _end(client, server)

@@ -22,6 +22,7 @@ from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from tests.integration.hdfs_managers import content, manager
 from tests.integration.name_node_proxy import NameNodeProxy
 from tests.services.hdfs import Hdfs
+from tests.support.waiting import wait_until
 
 ROUNDS, RACERS = 200, 8
 
@@ -158,6 +159,28 @@ def test_nothing_is_written_over_a_rename_that_is_still_under_way(
         except FileSystemTimeoutError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+    assert content(files, f"{folder}/file") == b"newest"
+
+
+def test_nothing_is_written_over_a_rename_whose_connection_was_lost_and_that_may_land_later(
+    hdfs: Hdfs, files: HdfsFileManager, proxy: NameNodeProxy, folder: str
+) -> None:
+    settings = HdfsSettings.of(f"127.0.0.1:{proxy.port}", hdfs.client_conf, client="hdfs-native", timeout_s=20)
+    hasty = HdfsFileManager(settings)
+    hasty.replace(f"{folder}/file", [b"old"])
+    proxy.carried_out.clear()
+    with proxy.holding("rename2", cut=True):
+        with pytest.raises(FileSystemTimeoutError, match="`rename` has failed"):
+            hasty.replace(f"{folder}/file", [b"late"])
+        with pytest.raises(FileSystemTimeoutError, match="may still take effect") as raised:
+            hasty.replace(f"{folder}/file", [b"newer"])
+        assert raised.value.tries == 0
+        with pytest.raises(FileSystemTimeoutError, match="may still take effect"):
+            hasty.create(f"{folder}/file", [b"newer"])
+        assert content(files, f"{folder}/file") == b"old"
+    assert proxy.carried_out.wait(60)
+    wait_until(lambda: content(files, f"{folder}/file") == b"late")
+    hasty.replace(f"{folder}/file", [b"newest"])
     assert content(files, f"{folder}/file") == b"newest"
 
 

@@ -3,7 +3,9 @@
 create, replace         .<name>.<uuid>.tmp in the same folder, then a rename: neither client can take back a file
                         that is half written, so only the rename counts
 a rename without        it is made again. If the temporary name is gone then, the first one was carried out:
-an answer               nothing else takes that name away
+an answer               nothing else takes that name away. One that was given up may still be carried out, so
+                        nothing is written under its name by this process before that is known
+                        (unknown_outcomes.py)
 create                  the rename does not overwrite: one of any number of racers wins
 read                    all ranges by the blocks that the file had when it was opened. If they can no longer be
                         read, the file is opened anew if it is still the same by length and time
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +34,7 @@ from hdfsstore.fs.hdfs.writing import Rename, Write, append, chunks_of, clock, c
 from hdfsstore.fs.range_reader import BLOCK, RangeReader
 from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.typed_errors import Undeleted
+from hdfsstore.fs.unknown_outcomes import UnknownOutcomes, never_seen
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -74,6 +78,7 @@ class HdfsFileManager:
         self.requests = RequestMetrics()
         self._clients = PerProcess(chosen.make)
         self._calls = Calls(settings.timeout_s, self.requests, _may_pass, identity=self.identity)
+        self._unknown = UnknownOutcomes(settings.timeout_s)
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         try:
@@ -108,7 +113,8 @@ class HdfsFileManager:
         undeleted = Undeleted()
         for path in paths:
             try:
-                with self._calls.writing(path):  # a deletion that hangs would hit what is written there later
+                # A deletion that hangs, or was given up, would hit what is written there later.
+                with self._calls.writing(path), self._unknown.of((path,), never_seen):
                     self._untyped_call("delete", path, partial(_delete, path=path))
             except HdfsError as error:  # a timeout ends it: each further file would take as long
                 undeleted.add(path, error)
@@ -127,9 +133,12 @@ class HdfsFileManager:
             return FileInfo(path, type=FileType.NotFound)
 
     def _publish(self, path: str, content: Iterable[Buffer], *, overwrite: bool) -> None:
+        self._unknown.check(path)
         temporary = self._write(path, content)
+        # A creation that is carried out late finds the name taken, or takes it as it would have in time.
+        unknown = self._unknown.of((path,), partial(self._is_gone, temporary)) if overwrite else nullcontext()
         try:
-            with self._calls.writing(path):
+            with self._calls.writing(path), unknown:
                 self._call("rename", path, Rename(temporary, path, overwrite=overwrite))
         except FileNotFoundError as error:
             raise StateStoreError(
@@ -142,6 +151,9 @@ class HdfsFileManager:
         except BaseException:
             self._try_to_delete(temporary)
             raise
+
+    def _is_gone(self, temporary: str) -> bool:
+        return bool(self._info(temporary).type == FileType.NotFound)
 
     def _write(self, path: str, content: Iterable[Buffer]) -> str:
         """Writes a file under a temporary name, which it returns."""

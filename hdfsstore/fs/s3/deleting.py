@@ -16,7 +16,7 @@ from typing import Any
 
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure, failure_of_key
-from hdfsstore.fs.s3.unknown_outcomes import UnknownOutcomes
+from hdfsstore.fs.unknown_outcomes import UnknownOutcomes, never_seen
 
 _PAGE = 1000
 _CANNOT_DO_PAGES = {400, 405, 411, 501}
@@ -35,11 +35,11 @@ def delete_objects(bucket: Bucket, unknown: UnknownOutcomes, keys: Iterable[str]
     in_pages = True
     while page := list(islice(left, _PAGE)):
         if in_pages and len(page) > 1:
-            with unknown.of(page, None):
+            with unknown.of(page, never_seen):
                 in_pages = _delete_page(bucket, page, undeleted)
         if not in_pages or len(page) == 1:
             for key in page:
-                with unknown.of((key,), None):
+                with unknown.of((key,), never_seen):
                     _delete(bucket, key, undeleted)
     undeleted.check()
 

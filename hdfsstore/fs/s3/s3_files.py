@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyarrow.fs import FileInfo
@@ -15,8 +14,8 @@ from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.s3 import deleting, leftovers, listing, object_reading
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.settings import S3Settings
-from hdfsstore.fs.s3.unknown_outcomes import UnknownOutcomes
-from hdfsstore.fs.s3.writing import Writer, owner_of
+from hdfsstore.fs.s3.writing import Writer
+from hdfsstore.fs.unknown_outcomes import UnknownOutcomes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,7 +38,7 @@ class S3FileManager:
         self.identity = settings.identity(bucket)
         self.requests = RequestMetrics()
         self._bucket = Bucket(bucket, settings, self.requests)
-        self._unknown = UnknownOutcomes(settings.timeout_s, partial(owner_of, self._bucket), self._bucket.uri)
+        self._unknown = UnknownOutcomes(settings.timeout_s, self._bucket.uri)
         self._writer = Writer(self._bucket, self._unknown)
 
     def list_folder(self, folder: str) -> list[FileInfo]:

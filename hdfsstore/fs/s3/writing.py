@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure
 from hdfsstore.fs.s3.multipart import Upload, parts
-from hdfsstore.fs.s3.unknown_outcomes import UnknownOutcomes
+from hdfsstore.fs.unknown_outcomes import UnknownOutcomes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -47,7 +47,7 @@ class Writer:
     def replace(self, key: str, content: Iterable[Buffer]) -> None:
         self._unknown.check(key)
         owner = uuid.uuid4().hex
-        self._write(key, content, owner, {}, self._unknown.of((key,), owner))
+        self._write(key, content, owner, {}, self._unknown.of((key,), lambda: owner_of(self._bucket, key) == owner))
 
     def write_unique(self, key: str, content: Iterable[Buffer]) -> None:
         self._write(key, content, uuid.uuid4().hex, {}, nullcontext())
