@@ -50,8 +50,16 @@ class Ahead(Generic[T]):
         finally:
             self.drop()
 
+    def end(self) -> None:
+        """Waits for the end of the call, whatever comes of it, and drops it."""
+        try:
+            while not self._job.wait(_INTERRUPTIBLE_S):
+                pass
+        finally:
+            self.drop()
+
     def drop(self) -> None:
-        """The result is not wanted any more. It must be called once, or `take`."""
+        """The result is not wanted any more. It must be called once, or `take` or `end`."""
         if not self._job.abandon(_places.release):
             _places.release()
 

@@ -17,17 +17,21 @@ _MOST = 8
 
 
 @contextmanager
-def in_order(fs: FileManager, works: Iterable[Callable[[], T]]) -> Iterator[Iterator[T]]:
+def in_order(fs: FileManager, works: Iterable[Callable[[], T]], *, waits: bool = False) -> Iterator[Iterator[T]]:
     """The results of calls that read files of `fs`, in their order. Some of the calls are made ahead of their turn.
 
     The first ones begin at once. On a local disk each call is made when its result is asked for. When the block ends,
     results that were not asked for are dropped.
+
+    Args:
+        waits: whether the block ends only when all calls that have begun have ended: they write to a local folder,
+            which the caller deletes after an error.
     """
     ahead = _InOrder(works, 0 if isinstance(fs, LocalFileManager) else _MOST)
     try:
         yield ahead
     finally:
-        ahead.drop()
+        ahead.drop(waits=waits)
 
 
 class _InOrder(Iterator[T]):
@@ -52,10 +56,14 @@ class _InOrder(Iterator[T]):
         self._begin()
         return work()
 
-    def drop(self) -> None:
+    def drop(self, *, waits: bool) -> None:
         self._works.clear()
-        while self._ahead:
-            self._ahead.popleft().drop()
+        try:
+            while waits and self._ahead:
+                self._ahead.popleft().end()
+        finally:  # an interrupt ends the wait
+            while self._ahead:
+                self._ahead.popleft().drop()
 
     def _begin(self) -> None:
         while self._works and len(self._ahead) < self._most:

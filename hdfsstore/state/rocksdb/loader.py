@@ -130,7 +130,7 @@ class RocksDbLoader(Loader[RocksDbVersion]):
         archive.refuse_families(found.families, path)
         instance = Instance(self._instance_dirs.current(), found.files)
         downloads = [partial(self._download, sst, instance.folder, path) for sst in found.ssts]
-        with in_order(self._reader.fs, downloads) as done:
+        with in_order(self._reader.fs, downloads, waits=True) as done:
             for _ in done:
                 pass
         try:

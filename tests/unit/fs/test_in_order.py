@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -76,3 +77,24 @@ def test_an_error_comes_in_its_turn_and_the_rest_is_dropped(places: threading.Bo
     finally:
         thaw.set()
     wait_until(are_free(places))
+
+
+def test_after_an_error_the_block_waits_for_what_has_begun_if_it_is_asked_to(
+    places: threading.BoundedSemaphore,
+) -> None:
+    begun, ended = threading.Barrier(module._MOST), []
+
+    def fail() -> None:
+        begun.wait(60)
+        raise FileNotFoundError("/f")
+
+    def write(number: int) -> None:
+        begun.wait(60)
+        time.sleep(0.1)  # the error has long come by then
+        ended.append(number)
+
+    works = [fail, *[partial(write, number) for number in range(1, module._MOST)]]
+    with pytest.raises(FileNotFoundError), in_order(REMOTE, works, waits=True) as results:
+        next(results)
+    assert sorted(ended) == list(range(1, module._MOST))
+    assert are_free(places)()
