@@ -86,6 +86,24 @@ def make(identity: str, requests: RequestMetrics) -> Callable[..., Calls]:
     return calls
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
 @pytest.mark.parametrize("on_thread", [False, True])
 def test_what_may_pass_is_tried_again(make: Callable[..., Calls], requests: RequestMetrics, on_thread: bool) -> None:
     server = Server(BusyError(), BusyError())
@@ -112,6 +130,7 @@ def test_other_errors_arrive_at_once(
 
 
 @pytest.mark.parametrize("on_thread", [False, True])
+@pytest.mark.usefixtures("clock")
 def test_failures_until_the_deadline_are_a_timeout(make: Callable[..., Calls], on_thread: bool) -> None:
     def fail() -> None:
         raise BusyError("503 from http://user:key@127.0.0.1:9000/bucket")
@@ -129,6 +148,7 @@ def test_failures_until_the_deadline_are_a_timeout(make: Callable[..., Calls], o
     assert (str(copy), copy.tries) == (str(error), error.tries)
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_last_error_is_the_cause(make: Callable[..., Calls]) -> None:
     def fail() -> None:
         raise BusyError("503")
@@ -239,24 +259,6 @@ def test_idle_threads_are_few() -> None:
     assert len(threads._idle) <= threads._MOST_IDLE
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "time", made)
-    return made
-
-
 def test_progress_puts_the_deadline_off(make: Callable[..., Calls], clock: Clock) -> None:
     progress = Progress()
     tries = iter(range(1, 100))
@@ -305,6 +307,7 @@ def test_a_body_without_progress_times_out_and_stops(make: Callable[..., Calls])
     assert stopped.wait(60)
 
 
+@pytest.mark.usefixtures("clock")
 def test_bodies_that_are_cut_at_the_same_place_again_and_again_end(make: Callable[..., Calls]) -> None:
     progress = Progress()
 
