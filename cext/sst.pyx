@@ -26,7 +26,7 @@ from libc.string cimport memcmp, memcpy
 
 import pyarrow as pa
 
-from byteorder cimport load_le32, load_le64
+from byteorder cimport load_be32, load_le32, load_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 from growable_buffer cimport GrowableBuffer, buffer_free, buffer_need

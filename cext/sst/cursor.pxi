@@ -21,6 +21,7 @@ cdef struct Cursor:
     const uint8_t* value
     int64_t key_size, value_size
     uint64_t sequence
+    int64_t shared              # bytes that it shares with the key before it, or less
     int kind
 
     int number                  # of the run: the newest has 0
@@ -121,6 +122,7 @@ cdef inline Step next_entry(Cursor* c) noexcept nogil:
     trailer = load_le64(c.key_buffer.data + size - 8)
     c.key = c.key_buffer.data
     c.key_size = size - 8
+    c.shared = entry.shared
     c.value = entry.bytes + entry.fresh
     c.value_size = entry.value_size
     c.kind = trailer & 0xFF

@@ -79,3 +79,21 @@ cdef inline int compare_keys(const uint8_t* a, int64_t a_size, const uint8_t* b,
         at += 8
     order = memcmp(a + at, b + at, both - at)
     return order if order else (a_size > b_size) - (a_size < b_size)
+
+
+cdef inline int64_t shared_bytes(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
+    cdef int64_t at = 0, both = min(a_size, b_size)
+    while at < both and a[at] == b[at]:
+        at += 1
+    return at
+
+
+cdef inline uint64_t head_of(const uint8_t* key, int64_t size, int64_t at) noexcept nogil:
+    """Eight bytes of a key from an offset on, with zeros behind its end, as a number that sorts."""
+    cdef uint64_t head = 0
+    cdef int64_t i
+    if size - at >= 8:
+        return (<uint64_t> load_be32(key + at) << 32) | load_be32(key + at + 4)
+    for i in range(at, at + 8):
+        head = head << 8 | (key[i] if i < size else 0)
+    return head

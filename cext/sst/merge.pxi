@@ -1,4 +1,7 @@
 # Merges runs: of each user key the newest entry counts, but for merge operands, which are joined down to a value.
+#
+# The first entry is found by heads, numbers of the eight bytes behind those that the keys at hand share: comparing them
+# all takes no branch that a processor would have to guess. Keys whose heads are equal are compared whole.
 
 @cython.final
 cdef class Merge:
@@ -25,8 +28,12 @@ cdef class Merge:
     """
 
     cdef Cursor* cursors
-    cdef Cursor** order         # those with an entry, the first entry first; then those that wait for bytes
+    cdef Cursor** order         # those with an entry, in any order; then those that wait for bytes
+    cdef uint64_t* heads        # of the entries, in the same order
     cdef int num_runs, placed, unplaced
+    cdef int best               # the number of the first entry
+    cdef int64_t shared         # bytes that the keys of all entries share
+    cdef bint heads_stale       # they are to be made anew
     cdef Cursor* waiting
     cdef list runs, tables, indexes, windows, bodies
     cdef Overlay overlay
@@ -44,7 +51,8 @@ cdef class Merge:
     # The key at hand.
     cdef const uint8_t* last
     cdef int64_t last_size
-    cdef bint has_last, settled
+    cdef uint64_t last_head
+    cdef bint has_last, has_last_head, settled
     cdef GrowableBuffer last_buffer
     # Its merge operands, from the newest to the oldest: int64 sizes, bytes.
     cdef GrowableBuffer operands, operand_sizes
@@ -72,7 +80,8 @@ cdef class Merge:
             self.bounds.end_size = PyBytes_GET_SIZE(end)
         self.cursors = <Cursor*> calloc(self.num_runs + 1, sizeof(Cursor))
         self.order = <Cursor**> calloc(self.num_runs + 1, sizeof(Cursor*))
-        if self.cursors == NULL or self.order == NULL:
+        self.heads = <uint64_t*> calloc(self.num_runs + 1, sizeof(uint64_t))
+        if self.cursors == NULL or self.order == NULL or self.heads == NULL:
             raise MemoryError
         for i in range(self.num_runs):
             c = &self.cursors[i]
@@ -96,6 +105,7 @@ cdef class Merge:
                 cursor_free(&self.cursors[i])
         free(self.cursors)
         free(self.order)
+        free(self.heads)
         free(self.stones.all)
         free(self.stones.active)
         buffer_free(&self.last_buffer)
@@ -150,6 +160,7 @@ cdef class Merge:
                 return None
             self.keep_last()
             self.filled = self.count = 0
+            self.heads_stale = True  # by now they may share more
             while True:
                 with nogil:
                     step = self.merge()
@@ -288,7 +299,7 @@ cdef class Merge:
         cdef int64_t joined = self.operands_size + self.num_operands * PyBytes_GET_SIZE(self.delimiter)
         if self.num_operands:
             return self.last_size + joined
-        return self.order[0].key_size + self.order[0].value_size
+        return self.order[self.best].key_size + self.order[self.best].value_size
 
     cdef bint has_room(self, int64_t size) noexcept nogil:
         return self.count < self.max_count and self.filled + size <= self.capacity
@@ -303,15 +314,18 @@ cdef class Merge:
                 return step
             if self.placed == 0:
                 break
-            c = self.order[0]
+            self.find_best()
+            c = self.order[self.best]
             order = -1
-            if self.has_last:
+            if self.has_last and not (self.has_last_head and self.heads[self.best] > self.last_head):
                 order = compare_keys(self.last, self.last_size, c.key, c.key_size)
             if order < 0:
                 if self.num_operands and not self.emit_joined():
                     return CHUNK_FULL if self.count else ROOM_NEEDED
                 if c.kind == VALUE and not self.has_room(c.key_size + c.value_size):
                     return CHUNK_FULL if self.count else ROOM_NEEDED
+                self.last_head = self.heads[self.best]
+                self.has_last_head = True
                 if not self.begin_key(c):
                     self.waiting = c
                     return failed(c, NO_MEMORY)
@@ -321,7 +335,7 @@ cdef class Merge:
             elif not self.settled and not self.continue_key(c):
                 self.waiting = c
                 return failed(c, NO_MEMORY)
-            self.step_first()
+            self.step_best()
         if self.num_operands and not self.emit_joined():
             return CHUNK_FULL if self.count else ROOM_NEEDED
         return AT_END
@@ -402,10 +416,9 @@ cdef class Merge:
         self.filled += size
 
     cdef Step place(self) noexcept nogil:
-        """Puts the cursors that have no entry in their places."""
+        """Lets cursors that have no entry go on to one."""
         cdef Cursor* c
         cdef Step step
-        cdef int i, to
         while self.unplaced:
             c = self.order[self.placed]
             step = advance(c, &self.bounds)
@@ -414,40 +427,66 @@ cdef class Merge:
                 self.order[self.placed] = self.order[self.placed + self.unplaced]
             elif step == AT_ENTRY:
                 self.unplaced -= 1
-                to = self.place_of(c, 0)
-                for i in range(self.placed, to, -1):
-                    self.order[i] = self.order[i - 1]
-                self.order[to] = c
                 self.placed += 1
+                self.heads_stale = True
             else:
                 self.waiting = c
                 return step
+        if self.heads_stale:
+            self.make_heads()
         return AT_ENTRY
 
-    cdef inline void step_first(self) noexcept nogil:
+    cdef inline void step_best(self) noexcept nogil:
         """The first entry is done: its cursor goes on."""
-        cdef Cursor* c = self.order[0]
-        cdef int i, to
+        cdef Cursor* c = self.order[self.best]
         if advance(c, &self.bounds) == AT_ENTRY:
-            if self.placed > 1 and is_before(self.order[1], c):
-                to = self.place_of(c, 2)
-                for i in range(1, to):
-                    self.order[i - 1] = self.order[i]
-                self.order[to - 1] = c
+            if c.key_size >= self.shared and (
+                c.shared >= self.shared or memcmp(c.key, self.last, self.shared) == 0
+            ):
+                self.heads[self.best] = head_of(c.key, c.key_size, self.shared)
+            else:
+                self.heads_stale = True
             return
         self.placed -= 1
-        for i in range(self.placed):
-            self.order[i] = self.order[i + 1]
+        self.order[self.best] = self.order[self.placed]
+        self.heads[self.best] = self.heads[self.placed]
         self.order[self.placed] = c
         self.unplaced = 1
 
-    cdef inline int place_of(self, const Cursor* c, int low) noexcept nogil:
-        """The number of the first cursor, from `low` on, whose entry is behind that of `c`."""
-        cdef int high = self.placed, middle
-        while low < high:
-            middle = (low + high) // 2
-            if is_before(self.order[middle], c):
-                low = middle + 1
+    cdef inline void find_best(self) noexcept nogil:
+        cdef int i, best = 0, ties = 0
+        cdef uint64_t head, least = self.heads[0]
+        for i in range(1, self.placed):
+            head = self.heads[i]
+            ties = (head == least) | (ties & (head > least))
+            best = i if head < least else best
+            least = head if head < least else least
+        if ties:
+            for i in range(self.placed):
+                if self.heads[i] == least and i != best and is_before(self.order[i], self.order[best]):
+                    best = i
+        self.best = best
+
+    cdef void make_heads(self) noexcept nogil:
+        cdef const Cursor* c
+        cdef const uint8_t* key = NULL
+        cdef const Record* last
+        cdef int64_t shared = 0
+        cdef int i
+        self.heads_stale = False
+        self.has_last_head = False
+        if self.placed:
+            key = self.order[0].key
+            shared = self.order[0].key_size
+        for i in range(self.placed):
+            c = self.order[i]
+            shared = shared_bytes(key, shared, c.key, c.key_size)
+            # The keys to come share no less, as far as the last of the block is known.
+            if c.record != NULL:
+                last = c.records_end - 1
+                shared = shared_bytes(key, shared, last.key, last.key_size)
             else:
-                high = middle
-        return low
+                shared = shared_bytes(key, shared, c.index_key.data, c.index_key_size)
+        self.shared = shared
+        for i in range(self.placed):
+            self.heads[i] = head_of(self.order[i].key, self.order[i].key_size, shared)

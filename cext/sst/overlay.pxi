@@ -143,27 +143,18 @@ cdef class Overlay:
 
 cdef void sort_records(Record* records, int64_t count, const uint8_t* bytes) noexcept nogil:
     cdef int64_t i
-    cdef int32_t shared = 0, at, n
-    cdef const uint8_t* first
+    cdef int64_t shared
     cdef bint in_order = True
     if count == 0:
         return
     for i in range(count):
         records[i].key = bytes + <uintptr_t> records[i].key
-    first = records[0].key
     shared = records[0].key_size
     for i in range(1, count):
-        n = min(shared, records[i].key_size)
-        at = 0
-        while at < n and records[i].key[at] == first[at]:
-            at += 1
-        shared = at
+        shared = shared_bytes(records[0].key, shared, records[i].key, records[i].key_size)
     for i in range(count):
-        records[i].shared = shared
-        records[i].start = 0
-        for n in range(8):
-            at = shared + n
-            records[i].start = records[i].start << 8 | (records[i].key[at] if at < records[i].key_size else 0)
+        records[i].shared = <int32_t> shared
+        records[i].start = head_of(records[i].key, records[i].key_size, shared)
         if i and in_order:
             in_order = by_key(&records[i - 1], &records[i]) < 0
     if not in_order:

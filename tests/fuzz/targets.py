@@ -163,7 +163,8 @@ class SstFiles(Target):
     def inputs(self) -> list[Input]:
         entries = [(sst_files.internal(b"key %02d" % i, 90 - i, i % 3), b"value %d" % i) for i in range(10)]
         deletions = [(sst_files.internal(b"key 02", 95, sst_files.RANGE_DELETION), b"key 05")]
-        spark = min(DATA.rglob("*.sst"), key=lambda path: (path.stat().st_size, path.name)).read_bytes()
+        files = DATA.glob("spark-4.3.0/transform_with_state/**/*.sst")
+        spark = min(files, key=lambda path: (path.stat().st_size, path.name)).read_bytes()
         lz4 = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
         return [
             Input("", content)
