@@ -95,3 +95,39 @@ def test_there_is_a_checkpoint_of_each_kind_from_each_spark(spark: str) -> None:
         "dedup_then_aggregate", "global_limit", "codec_lzf", "codec_snappy", "codec_zstd", "snapshots",
         "unfinished_batch", "types_keys",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spark", "kinds"),
+    [
+        ("3.2", {"aggregation", "window_aggregation", "session_window", "drop_duplicates", "self_join"}),
+        ("3.5", {"aggregation", "changelog", "changelog_later", "snapshots", "many_levels", "join_format1"}),
+        ("4.1", {"aggregation", "window_aggregation", "join_left_outer", "snapshots"}),
+        ("4.3", {
+            "unique_ids", "unique_ids_zips", "unique_ids_snapshots", "unique_ids_retried", "untracked_rows",
+            "join_left_outer", "join_format3", "join_format3_outer", "join_format4", "join_format4_unique_ids",
+            "row_checksum", "row_checksum_zips", "row_checksum_join", "codec_zstd", "many_levels", "compact_on_commit",
+            "range_deletions", "range_deletions_in_changelogs", "single_deletions", "ingested",
+            *(f"compression_{name}" for name in ("none", "snappy", "z", "bzip2", "lz4hc", "zstd")),
+            *(f"checksum_{name}" for name in ("kcrc32c", "kxxhash", "kxxhash64", "knochecksum")),
+            *(f"format_version_{number}" for number in (2, 3, 4, 6)),
+        }),
+    ],
+)  # fmt: skip
+def test_there_is_a_checkpoint_of_each_kind_on_rocksdb(spark: str, kinds: set[str]) -> None:
+    assert {path.parent.name.removeprefix("rocksdb_") for path in DATA.glob(f"spark-{spark}*/rocksdb_*/truth")} >= kinds
+
+
+@pytest.mark.parametrize("spark", ["4.0.0", "4.0.5", "4.1", "4.3"])
+def test_there_is_state_of_transform_with_state(spark: str) -> None:
+    found = {path.parent.name for path in DATA.glob(f"spark-{spark}*/transform_*/truth")}
+    assert found & {"transform_with_state", "transform_structures", "transform_avro_totals"}
+    if spark == "4.3":
+        assert found >= {
+            f"transform_{name}"
+            for name in (
+                "structures_zips", "unique_ids", "merge_operator_1", "merge_operator_2", "row_checksum_zips", "ttl",
+                "ttl_zips", "ttl_expired", "event_timers", "clock_timers", "avro", "avro_zips", "avro_ttl",
+                "avro_timers", "avro_evolved", "avro_evolved_zips",
+            )
+        }  # fmt: skip
