@@ -57,9 +57,10 @@ class ArrowReader:
                 if size <= _SMALL:
                     with file:
                         file = pa.BufferReader(file.read())
-                places = file
                 if size > _SMALL and self._read_ahead:
                     file = pa.BufferedInputStream(file, self._read_ahead)
+                else:
+                    places = file
             return _ArrowFile(path, file, size, self.filesystem, places)
 
 
@@ -71,16 +72,21 @@ class _ArrowFile:
         self._fs = fs
         self._places = places  # the same file, where it can be read at places
         self._lock = threading.Lock()
+        self._position = 0
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:
         view = memoryview(buffer).cast("B")
         filled = 0
         with typed_errors.reading(self._path):
+            if self._places is self._file:  # which was perhaps read at a place
+                self._file.seek(self._position)
             while filled < len(view) and (n := self._file.readinto(view[filled:])):
                 filled += n
+        self._position += filled
         return filled
 
     def rewind(self) -> None:
+        self._position = 0
         with typed_errors.reading(self._path):
             if self._file.seekable():
                 self._file.seek(0)
