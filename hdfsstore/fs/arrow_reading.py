@@ -71,6 +71,7 @@ class _ArrowFile:
         self._file = file
         self._fs = fs
         self._places = places  # the same file, where it can be read at places
+        self._is_at_places = places is not None
         self._lock = threading.Lock()
         self._position = 0
 
@@ -78,7 +79,7 @@ class _ArrowFile:
         view = memoryview(buffer).cast("B")
         filled = 0
         with typed_errors.reading(self._path):
-            if self._places is self._file:  # which was perhaps read at a place
+            if self._is_at_places:
                 self._file.seek(self._position)
             while filled < len(view) and (n := self._file.readinto(view[filled:])):
                 filled += n
