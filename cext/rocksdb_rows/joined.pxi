@@ -106,8 +106,11 @@ cdef bint is_checked(Input* source, int64_t at, int64_t end, uint32_t of_key) no
     return crc32c_update(of_key, source.data + at + 8, size) == load_le32(source.data + at)
 
 
-def checked(data, keys, spans):
+def checked(data, keys, spans, int32_t key_start):
     """Verifies the checksums of values, and cuts values that were merged.
+
+    Args:
+        key_start: so many bytes in front of the span of a key belong to it, too.
 
     Returns:
         (offsets of the values' first parts as int32, spans of the parts without their checksums), as of `elements`.
@@ -136,7 +139,12 @@ def checked(data, keys, spans):
             end = at + source.spans[2 * i + 1]
             if end < at:
                 continue
-            of_key = crc32c_update(0, key.data + key.spans[2 * i], max(0, key.spans[2 * i + 1]))
+            if key.spans[2 * i] < key_start or key.spans[2 * i + 1] < 0:
+                bad = i
+                break
+            of_key = crc32c_update(
+                0, key.data + key.spans[2 * i] - key_start, <int64_t> key.spans[2 * i + 1] + key_start
+            )
             while True:
                 if not is_checked(&source, at, end, of_key):
                     # The first part follows no comma.

@@ -186,6 +186,9 @@ class Checkpoint:
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
         key: Key | None = None,
+        state_var: str | None = None,
+        flatten_collections: bool = True,
+        read_registered_timers: bool = False,
     ) -> pa.Table:
         """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
 
@@ -199,6 +202,10 @@ class Checkpoint:
             key_schema, value_schema: replace a schema that is missing or wrong.
             key: reads the row of this key alone: a mapping of its fields, or a pyarrow.StructArray of one row. Of a
                 RocksDB only the blocks that may have the key are read.
+            state_var: a state variable of transformWithState. A value is in `value`; an element of a list in
+                `list_element`, a row each; an entry of a map in `user_map_key` and `user_map_value`, a row each.
+            flatten_collections: False: a list is in `list_value`, a map in `map_value`, with one row for a key.
+            read_registered_timers: reads the timers of transformWithState: key, expiration_timestamp_ms (int64).
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
@@ -216,6 +223,9 @@ class Checkpoint:
             key_schema=key_schema,
             value_schema=value_schema,
             key=key,
+            state_var=state_var,
+            flatten_collections=flatten_collections,
+            read_registered_timers=read_registered_timers,
         )
         return reading.read_state(self._operator_state(request), request, self._threads)
 
@@ -230,6 +240,9 @@ class Checkpoint:
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
         key: Key | None = None,
+        state_var: str | None = None,
+        flatten_collections: bool = True,
+        read_registered_timers: bool = False,
     ) -> pa.RecordBatchReader:
         """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
@@ -245,6 +258,9 @@ class Checkpoint:
             key_schema=key_schema,
             value_schema=value_schema,
             key=key,
+            state_var=state_var,
+            flatten_collections=flatten_collections,
+            read_registered_timers=read_registered_timers,
         )
         return reading.open_state(self._operator_state(request), request, self._threads)
 
@@ -258,6 +274,7 @@ class Checkpoint:
         *,
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
+        state_var: str | None = None,
     ) -> pa.Table:
         """The changes of a store in the batches from `start_batch_id` to `end_batch_id`, both included.
 
@@ -282,6 +299,7 @@ class Checkpoint:
             partitions=partitions,
             key_schema=key_schema,
             value_schema=value_schema,
+            state_var=state_var,
         )
         state = self._operator_state(request, range(start_batch_id, end_batch_id + 1))
         return reading.read_changes(state, request, range(start_batch_id + 1, end_batch_id + 2), self._threads)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 COMPRESSION_CODEC = "spark.sql.streaming.stateStore.compression.codec"
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 MERGE_OPERATOR_VERSION = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -5,19 +5,23 @@ A side has two stores (SymmetricHashJoinStateManager, state formats 1 and 2):
     <side>-keyToNumValues        join keys -> how many rows there are for them
     <side>-keyWithIndexToValue   join keys, index -> input row (format 2: and `matched`: the row has found a partner)
 
-Its rows are (join keys, input row), for each index below the number.
+Its rows are (join keys, input row), for each index below the number. In state format 3 these are column families of one
+store. In state format 4 a side has two families:
+
+    <side>-keyWithTsToValues     join keys, event time -> input rows and `matched`
+    <side>-tsWithKey             event time, join keys -> as many nulls
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.checkpoint.operators import Operator
-from hdfsstore.checkpoint.row_converter import Convert, RowConverter
+from hdfsstore.checkpoint.row_converter import Constant, Convert, RowConverter
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
@@ -32,8 +36,7 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
     Raises:
         StateStoreError: there is no such side, or the operator is no stream-stream join.
     """
-    if side not in SIDES:
-        raise StateStoreError(f"a join has no side {side!r}", remedy=f"Its sides are {' and '.join(SIDES)}")
+    _check_side(side)
     names = f"{side}-keyToNumValues", f"{side}-keyWithIndexToValue"
     stores = [store.name for store in operator.stores]
     if not set(names) <= set(stores):
@@ -42,6 +45,45 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
             remedy="Read it without join_side",
         )
     return names
+
+
+def side_families(side: str) -> tuple[str, str, str]:
+    """Names of the column families of a join's side: those of state format 3, as side_stores has them, and of 4."""
+    _check_side(side)
+    return f"{side}-keyToNumValues", f"{side}-keyWithIndexToValue", f"{side}-keyWithTsToValues"
+
+
+class JoinListConverter:
+    """Turns chunks of a side's keyWithTsToValues family into (join keys and time, input row, partition_id).
+
+    Args:
+        rows: converts the family into lists of rows.
+    """
+
+    def __init__(self, rows: RowConverter) -> None:
+        self._rows = rows
+        self.key_type = rows.key_type
+        fields = list(rows.value_arrow_type)
+        self._value_type = pa.struct(fields[: len(fields) - has_matched_column(rows.value_type)])
+        ids = pa.field("partition_id", pa.int32())
+        self.schema = pa.schema([pa.field("key", rows.key_arrow_type), pa.field("value", self._value_type), ids])
+
+    def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches as they are."""
+        return batches
+
+    def of_partition(self, partition_id: int) -> Convert:
+        """Converts the chunks of one partition."""
+        ids = Constant(pa.scalar(partition_id, pa.int32()))
+
+        def convert(chunk: RecordChunk) -> pa.RecordBatch:
+            keys, lists = self._rows.decode(chunk)
+            fields = list(self._value_type)
+            rows = pa.StructArray.from_arrays(lists.flatten().flatten()[: len(fields)], fields=fields)
+            keys = keys.take(pc.list_parent_indices(lists))
+            return pa.RecordBatch.from_arrays([keys, rows, ids.array(len(rows))], schema=self.schema)
+
+        return convert
 
 
 class JoinSideConverter:
@@ -71,6 +113,10 @@ class JoinSideConverter:
                 pa.field("partition_id", pa.int32()),
             ]
         )
+
+    def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches as they are."""
+        return batches
 
     def of_partition(self, partition_id: int) -> Convert:
         """Loads the numbers of rows of the partition's keys, and converts its chunks by them."""
@@ -103,6 +149,11 @@ class JoinSideConverter:
         """The keys of a chunk, and the number of rows of each key."""
         _, values = self._counts.decode(chunk)
         return chunk.copy(), values.field(0)
+
+
+def _check_side(side: str) -> None:
+    if side not in SIDES:
+        raise StateStoreError(f"a join has no side {side!r}", remedy=f"Its sides are {' and '.join(SIDES)}")
 
 
 def has_matched_column(value_type: StructType) -> bool:

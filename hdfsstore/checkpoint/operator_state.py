@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.checkpoint.spark_quirks import prefix_encoder
+from hdfsstore.checkpoint.state_schema import ColumnFamily
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
-from hdfsstore.codecs.rocksdb_keys import KeyCodec, key_codec
+from hdfsstore.codecs.rocksdb_keys import KeyCodec, family_prefix, key_codec
 from hdfsstore.codecs.rocksdb_values import ValueCodec
 from hdfsstore.codecs.types import StructType
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
@@ -17,6 +18,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.protocols import PartitionReader
 from hdfsstore.state.rocksdb.changelog import changelog_format
+from hdfsstore.state.rocksdb.family_reader import FamilyReader
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 
 PROVIDERS = (confs.HDFS_PROVIDER, confs.ROCKSDB_PROVIDER)
@@ -45,25 +47,38 @@ class OperatorState:
     conf: Mapping[str, str]
     max_record_bytes: int
 
-    def reader(self, store: Store, partition_id: int) -> PartitionReader:
-        """Reads one partition of a store of the operator."""
+    def reader(self, store: Store, partition_id: int, family: str | None = None) -> PartitionReader:
+        """Reads one partition of a store of the operator, or one column family in it."""
         codec, row_checksums = confs.compression_codec(self.conf), confs.row_checksum(self.conf)
         where = self.fs, store.partition_path(partition_id)
         unique_ids = self._unique_ids(store, partition_id)
         if self.provider == confs.HDFS_PROVIDER:
             return HdfsPartitionReader(*where, RecordFormat(codec, row_checksums, self.max_record_bytes), unique_ids)
         file_format = changelog_format(codec, self.max_record_bytes, row_checksums=row_checksums, checksum_files=True)
-        return RocksDbPartitionReader(*where, file_format, unique_ids, confs.merge_delimiter(self.conf))
+        reader = RocksDbPartitionReader(*where, file_format, unique_ids, confs.merge_delimiter(self.conf))
+        return reader if family is None else FamilyReader(reader, family)
 
-    def check_families(self, store: Store) -> None:
-        """Raises UnsupportedProviderError if the store has column families."""
-        if store.has_families:
-            names = ", ".join(family.name for family in store.column_families)
+    def family_codecs(self, store: Store, family: ColumnFamily, *, lists: bool) -> tuple[KeyCodec, ValueCodec]:
+        """How the keys and values of a column family hold their rows.
+
+        Args:
+            lists: whether a value is a list of rows.
+
+        Raises:
+            UnsupportedProviderError: its rows are encoded with Avro.
+        """
+        encoding = self.conf.get(confs.ENCODING_FORMAT, "unsaferow")
+        if encoding != "unsaferow":
             raise UnsupportedProviderError(
-                f"the store {store.name!r} has column families ({names}), whose rows this release cannot read",
+                f"the rows of the store {store.name!r} are encoded as {encoding!r}, which this release cannot read",
                 store.schema_path,
-                remedy="Read it with Spark's statestore source",
+                remedy="Read them with Spark's statestore source",
             )
+        row_checksums = confs.row_checksum(self.conf)
+        return (
+            key_codec(family.key_type, family.key_encoder, b""),
+            ValueCodec(family.value_type, lists=lists, row_checksums=row_checksums, key_start=len(family_prefix(0))),
+        )
 
     def codecs(self, store: Store, key_type: StructType, value_type: StructType) -> tuple[KeyCodec, ValueCodec] | None:
         """How the keys and values of a store in RocksDB hold their rows; None: they are the rows."""

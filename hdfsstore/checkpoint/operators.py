@@ -92,6 +92,17 @@ class Store:
         """Whether it is one of Spark's stores with column families, even if there is only one."""
         return bool(self._schema_files)
 
+    def family(self, name: str) -> ColumnFamily:
+        """The column family of that name. CheckpointNotFoundError: there is none."""
+        for family in self.column_families:
+            if family.name == name:
+                return family
+        raise CheckpointNotFoundError(
+            f"the store has no column family {name!r}",
+            self.schema_path,
+            remedy=f"Its families are {', '.join(family.name for family in self.column_families)}",
+        )
+
     @cached_property
     def column_families(self) -> list[ColumnFamily]:
         """The schema of each column family. Most stores have one, "default"; without a schema file there is none."""

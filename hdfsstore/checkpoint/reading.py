@@ -7,7 +7,7 @@ int64 and change_type ("update", "delete" or, where values are merged in RocksDB
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
@@ -16,11 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
-from hdfsstore.checkpoint.join_state import JoinSideConverter, side_stores
+from hdfsstore.checkpoint.join_state import JoinListConverter, JoinSideConverter, side_families, side_stores
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Store
-from hdfsstore.checkpoint.row_converter import Constant, Converter, Key, OneKey, RowConverter, describe_rows
+from hdfsstore.checkpoint.row_converter import (
+    APPEND,
+    DELETE,
+    UPDATE,
+    Constant,
+    Converter,
+    Key,
+    OneKey,
+    RowConverter,
+    describe_rows,
+)
 from hdfsstore.checkpoint.spark_quirks import stored_value_type
+from hdfsstore.checkpoint.state_variables import LIST, VariableConverter, state_variable
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
@@ -30,7 +41,6 @@ from hdfsstore.fs.reading import file_types
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange, PartitionReader
 
-UPDATE, DELETE, APPEND = "update", "delete", "append"
 RANGE_DELETION = 15
 
 
@@ -45,6 +55,9 @@ class StateRequest:
         partitions: the partitions to read; None = all.
         key_schema, value_schema: replace those of the store.
         key: the only key whose row is wanted; None = all.
+        state_var: a state variable of transformWithState.
+        flatten_collections: whether elements of lists and entries of maps have rows of their own.
+        read_registered_timers: reads the timers of transformWithState.
     """
 
     operator_id: int
@@ -55,6 +68,14 @@ class StateRequest:
     key_schema: pa.Schema | None
     value_schema: pa.Schema | None
     key: Key | None = None
+    state_var: str | None = None
+    flatten_collections: bool = True
+    read_registered_timers: bool = False
+
+    @property
+    def of_variable(self) -> bool:
+        """Whether it is for a state variable or timers."""
+        return self.state_var is not None or self.read_registered_timers
 
 
 def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
@@ -62,7 +83,8 @@ def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.
     converter, readers, keys = _converter_and_readers(state, request)
 
     def load(partition_id: int) -> list[pa.RecordBatch]:
-        return readers[partition_id].load(state.version, converter.of_partition(partition_id), keys)
+        rows = readers[partition_id].load(state.version, converter.of_partition(partition_id), keys)
+        return list(converter.finish(rows))
 
     loaded = run_all([partial(load, partition_id) for partition_id in readers], threads)
     return pa.Table.from_batches(chain.from_iterable(loaded), converter.schema)
@@ -73,7 +95,8 @@ def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.
     converter, readers, keys = _converter_and_readers(state, request)
 
     def stream(partition_id: int) -> Iterator[pa.RecordBatch]:
-        return readers[partition_id].stream(state.version, converter.of_partition(partition_id), keys)
+        rows = readers[partition_id].stream(state.version, converter.of_partition(partition_id), keys)
+        return iter(converter.finish(rows))
 
     streams = [partial(stream, partition_id) for partition_id in readers]
     return pa.RecordBatchReader.from_batches(converter.schema, stream_all(streams, threads))
@@ -81,17 +104,16 @@ def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.
 
 def read_changes(state: OperatorState, request: StateRequest, versions: range, threads: int) -> pa.Table:
     """Every record of the deltas of `versions`, partition by partition, in their order."""
-    rows, readers = _of_store(state, request)
+    rows, readers = _of_store(state, replace(request, flatten_collections=True))
     schema = pa.schema([pa.field("batch_id", pa.int64()), pa.field("change_type", pa.string()), *rows.schema])
 
     def read(partition_id: int) -> list[pa.RecordBatch]:
         ids = Constant(pa.scalar(partition_id, pa.int32()))
 
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
-            keys, values = rows.decode(chunk)
-            batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(chunk))
-            columns = [batch_ids, _change_types(chunk, values), keys, values, ids.array(len(chunk))]
-            return pa.RecordBatch.from_arrays(columns, schema=schema)
+            types, columns = rows.changes(chunk, _change_types(chunk))
+            batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(types))
+            return pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
 
         return readers[partition_id].changes(versions, convert)
 
@@ -99,14 +121,15 @@ def read_changes(state: OperatorState, request: StateRequest, versions: range, t
     return pa.Table.from_batches(chain.from_iterable(changed), schema)
 
 
-def _change_types(chunk: RecordChunk, values: pa.StructArray) -> pa.StringArray:
-    """The change_type of each record of a delta, as Spark names it; without types, by its decoded value.
+def _change_types(chunk: RecordChunk) -> pa.StringArray:
+    """The change_type of each record of a delta, as Spark names it; without types, a record without value deletes.
 
     Raises:
         BatchNotAvailableError: a range of keys was deleted, of which nobody knows the keys.
     """
     if chunk.kinds is None:
-        return pa.array([UPDATE, DELETE]).take(values.is_null().cast(pa.int8()))
+        spans = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.values])
+        return pa.array([UPDATE, DELETE]).take(pc.less(spans, 0).cast(pa.int8()))
     kinds = pa.Array.from_buffers(pa.uint8(), len(chunk), [None, chunk.kinds])
     if pc.any(pc.equal(kinds, RANGE_DELETION)).as_py():
         raise BatchNotAvailableError(
@@ -128,17 +151,53 @@ def _converter_and_readers(state: OperatorState, request: StateRequest) -> tuple
     rows, readers = _of_store(state, request)
     if request.key is None:
         return rows, readers, ALL_KEYS
+    if isinstance(rows, VariableConverter):
+        return rows, readers, rows.key_range(request.key)
     stored = rows.stored_key(request.key)
     return OneKey(rows, stored), readers, KeyRange(stored, stored + b"\0")
 
 
-def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter, Readers]:
+def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter | VariableConverter, Readers]:
     store = state.operator.store(request.store_name)
+    if store.has_families or request.of_variable:
+        return _of_variable(state, request, store)
     rows = _row_converter(state, store, request.key_schema, request.value_schema)
     return rows, _readers(state, store, rows.key_type, request.partitions)
 
 
-def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[JoinSideConverter, Readers]:
+def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> tuple[VariableConverter, Readers]:
+    variable = state_variable(state.operator, request.state_var, timers=request.read_registered_timers)
+    rows = _family_converter(state, store, variable.name, lists=variable.kind == LIST)
+    converter = VariableConverter(rows, variable, flatten=request.flatten_collections)
+    return converter, _readers(state, store, converter.key_type, request.partitions, variable.name)
+
+
+def _of_join_families(
+    state: OperatorState, request: StateRequest, side: str, store: Store
+) -> tuple[Converter, Readers]:
+    """A side of state format 3 or 4: families of one store."""
+    count_family, row_family, list_family = side_families(side)
+    if list_family in (family.name for family in store.column_families):
+        lists = JoinListConverter(_family_converter(state, store, list_family, lists=True))
+        return lists, _readers(state, store, lists.key_type, request.partitions, list_family)
+    rows = _family_converter(state, store, row_family)
+    counts = _family_converter(state, store, count_family)
+    count_readers = {i: state.reader(store, i, count_family) for i in store.partition_ids}
+    converter = JoinSideConverter(counts, rows, count_readers, state.version)
+    return converter, _readers(state, store, rows.key_type, request.partitions, row_family)
+
+
+def _family_converter(state: OperatorState, store: Store, name: str, *, lists: bool = False) -> RowConverter:
+    family = store.family(name)
+    return RowConverter(
+        family.key_type, family.value_type, state.family_codecs(store, family, lists=lists), lists=lists
+    )
+
+
+def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[Converter, Readers]:
+    store = state.operator.stores[0]
+    if store.has_families and any(family.name in side_families("left") for family in store.column_families):
+        return _of_join_families(state, request, side, store)
     count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
     rows = _row_converter(state, row_store, None, request.value_schema)
     counts = _row_converter(state, count_store, request.key_schema, None)
@@ -147,7 +206,9 @@ def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tup
     return converter, _readers(state, row_store, rows.key_type, request.partitions)
 
 
-def _readers(state: OperatorState, store: Store, key_type: StructType, wanted: Sequence[int] | None) -> Readers:
+def _readers(
+    state: OperatorState, store: Store, key_type: StructType, wanted: Sequence[int] | None, family: str | None = None
+) -> Readers:
     """Reads the wanted partitions. Raises CheckpointNotFoundError where one has no folder."""
     found, declared = set(store.partition_ids), range(store.num_partitions)
     expected = store.needed_partitions(key_type)
@@ -160,7 +221,7 @@ def _readers(state: OperatorState, store: Store, key_type: StructType, wanted: S
             remedy=f"Its partitions are {sorted(found)}; {store.num_partitions} are declared",
         )
     _check_folders(state.fs, store)
-    return {i: state.reader(store, i) for i in sorted(found if wanted is None else found & set(wanted))}
+    return {i: state.reader(store, i, family) for i in sorted(found if wanted is None else found & set(wanted))}
 
 
 def _check_folders(fs: FileManager, store: Store) -> None:
@@ -177,7 +238,6 @@ def _check_folders(fs: FileManager, store: Store) -> None:
 def _row_converter(
     state: OperatorState, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
 ) -> RowConverter:
-    state.check_families(store)
     key_type = store.key_type if key_schema is None else from_arrow_schema(key_schema)
     value_type = store.value_type if value_schema is None else from_arrow_schema(value_schema)
     if key_type is None or value_type is None:

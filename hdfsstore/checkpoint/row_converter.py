@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -15,6 +15,9 @@ from hdfsstore.errors import SchemaMismatchError, StateStoreError
 
 # A key as its fields by name, or as an array with this one row, whose fields count by their places.
 Key: TypeAlias = "Mapping[str, Any] | pa.StructArray"
+# The change types of records.
+UPDATE, DELETE, APPEND = "update", "delete", "append"
+
 Convert = Callable[[RecordChunk], pa.RecordBatch]
 
 
@@ -25,6 +28,9 @@ class Converter(Protocol):
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
+
+    def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """What becomes of the batches of one partition, in their order."""
 
 
 class KeyCodec(Protocol):
@@ -61,20 +67,29 @@ class RowConverter:
     Args:
         key_type, value_type: of the store.
         codecs: of keys and values; None: they are rows.
+        lists: whether the codec gives lists of values.
     """
 
     def __init__(
-        self, key_type: StructType, value_type: StructType, codecs: tuple[KeyCodec, ValueCodec] | None = None
+        self,
+        key_type: StructType,
+        value_type: StructType,
+        codecs: tuple[KeyCodec, ValueCodec] | None = None,
+        *,
+        lists: bool = False,
     ) -> None:
         self.key_type = key_type
         self.value_type = value_type
         self.key_arrow_type = RowCodec(key_type).arrow_type
         self.value_arrow_type = RowCodec(value_type).arrow_type
         self.keys, self._values = codecs or (RowCodec(key_type), PlainValues(value_type))
+        value_field = pa.field("value", self.value_arrow_type)
+        if lists:
+            value_field = pa.field("value", pa.list_(value_field.with_name("element")))
         self.schema = pa.schema(
             [
                 pa.field("key", self.key_arrow_type),
-                pa.field("value", self.value_arrow_type),
+                value_field,
                 pa.field("partition_id", pa.int32()),
             ]
         )
@@ -89,31 +104,43 @@ class RowConverter:
 
         return convert
 
+    def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches as they are."""
+        return batches
+
+    def changes(self, chunk: RecordChunk, types: pa.StringArray) -> tuple[pa.StringArray, list[pa.Array]]:
+        """The change types and the columns of a delta's records."""
+        return types, list(self.decode(chunk))
+
     def stored_key(self, key: Key) -> bytes:
         """The bytes of a key in a chunk. Raises SchemaMismatchError where it is no key of the store."""
-        fields = list(self.key_arrow_type)
-        try:
-            if isinstance(key, Mapping):
-                if set(key) != {field.name for field in fields}:
-                    raise ValueError("other fields")
-                columns = [pa.array([key[field.name]], field.type) for field in fields]
-            else:
-                columns = [column.cast(field.type) for column, field in zip(key.flatten(), fields, strict=True)]
-            rows = pa.StructArray.from_arrays(columns, fields=fields)
-            (stored,) = self.keys.encode(rows).to_pylist()
-        except (ValueError, TypeError, pa.ArrowException) as error:
-            raise SchemaMismatchError(
-                f"{key!r} is no key of the store: {error}", remedy=f"Its keys are {self.key_arrow_type}"
-            ) from error
+        (stored,) = self.keys.encode(key_array(key, self.key_arrow_type)).to_pylist()
         return bytes(stored)
 
-    def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, pa.StructArray]:
+    def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, Any]:
         """Keys and values of a chunk; a tombstone's value is null."""
         data = pa.py_buffer(chunk.data)
         return (
             _decode("key", chunk, chunk.keys, lambda: self.keys.decode(data, chunk.keys)),
             _decode("value", chunk, chunk.values, lambda: self._values.decode(data, chunk.keys, chunk.values)),
         )
+
+
+def key_array(key: Key, arrow_type: Any) -> pa.StructArray:
+    """A key as an array of one struct of that type. Raises SchemaMismatchError where it is none."""
+    fields = list(arrow_type)
+    try:
+        if isinstance(key, Mapping):
+            if set(key) != {field.name for field in fields}:
+                raise ValueError("other fields")
+            columns = [pa.array([key[field.name]], field.type) for field in fields]
+        else:
+            columns = [column.cast(field.type) for column, field in zip(key.flatten(), fields, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=fields)
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        raise SchemaMismatchError(
+            f"{key!r} is no key of the store: {error}", remedy=f"Its keys are {arrow_type}"
+        ) from error
 
 
 class OneKey:
@@ -128,6 +155,10 @@ class OneKey:
         self.schema = rows.schema
         self._rows = rows
         self._stored = stored
+
+    def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches as they are."""
+        return batches
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""

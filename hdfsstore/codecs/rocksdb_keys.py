@@ -70,6 +70,12 @@ def family_prefix(family_id: int | None) -> bytes:
     return b"" if family_id is None else _FAMILY.pack(family_id)
 
 
+def after(prefix: bytes) -> bytes | None:
+    """The first bytes after all that begin with `prefix`; None: there are none."""
+    number = int.from_bytes(prefix, "big") + 1
+    return None if number >> (8 * len(prefix)) else number.to_bytes(len(prefix), "big")
+
+
 def key_codec(key_type: t.StructType, encoder: Mapping[str, Any], family: bytes) -> KeyCodec:
     """The codec of a family's keys.
 

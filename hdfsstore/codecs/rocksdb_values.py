@@ -29,12 +29,14 @@ class ValueCodec:
         value_type: of a value's row, or of the row of an element.
         lists: whether a value is a list of rows.
         row_checksums: whether values carry checksums.
+        key_start: so many bytes in front of the span of a key belong to it: the number of its family.
     """
 
-    def __init__(self, value_type: t.StructType, *, lists: bool, row_checksums: bool) -> None:
+    def __init__(self, value_type: t.StructType, *, lists: bool, row_checksums: bool, key_start: int = 0) -> None:
         self._rows = RowCodec(value_type)
         self._lists = lists
         self._row_checksums = row_checksums
+        self._key_start = key_start
         self.arrow_type = to_arrow_type(t.ArrayType(value_type, True)) if lists else self._rows.arrow_type
 
     def decode(self, data: pa.Buffer, keys: pa.Buffer, spans: pa.Buffer) -> pa.StructArray | pa.ListArray:
@@ -51,7 +53,7 @@ class ValueCodec:
 
     def _decode_rows(self, data: pa.Buffer, keys: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
         if self._row_checksums:
-            offsets, parts = rocksdb_rows.checked(data, keys, spans)
+            offsets, parts = rocksdb_rows.checked(data, keys, spans, self._key_start)
             spans = rocksdb_rows.only(offsets, parts)
         return self._rows.decode(data, rocksdb_rows.strip(data, spans, VERSION))
 
@@ -59,7 +61,7 @@ class ValueCodec:
         count, validity = spans.size // 8, unsafe_values.validity_of(spans, -1)
         offsets = None
         if self._row_checksums:
-            offsets, spans = rocksdb_rows.checked(data, keys, spans)
+            offsets, spans = rocksdb_rows.checked(data, keys, spans, self._key_start)
         inner, elements, commas, closed = rocksdb_rows.elements(data, spans, True, True)
         if commas and closed:
             log.warning("elements of lists are joined with commas and without: another tool has compacted the store")

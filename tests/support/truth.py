@@ -112,3 +112,12 @@ def rocksdb_reads() -> Iterator[Read]:
             for facts in case.facts["reads"]:
                 if facts["file"]:
                     yield Read(case, facts)
+
+
+def family_reads() -> Iterator[Read]:
+    """All that it could read from those with column families."""
+    for case in cases():
+        if case.families:
+            for facts in case.facts["reads"]:
+                if facts["file"]:
+                    yield Read(case, facts)

@@ -1,0 +1,81 @@
+"""Reads one column family of a partition: its keys begin with its number, which the zip of a version tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from hdfsstore._cext import rocksdb_rows
+from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.rocksdb_keys import after, family_prefix
+from hdfsstore.errors import StateStoreError
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
+
+T = TypeVar("T")
+
+
+class FamilyReader:
+    """hdfsstore.state.protocols.PartitionReader of one family. The spans of keys leave the family's number out.
+
+    Args:
+        reader: of the partition.
+        name: of the family. A version that does not have it yet has no rows of it.
+    """
+
+    def __init__(self, reader: RocksDbPartitionReader, name: str) -> None:
+        self._reader = reader
+        self._name = name
+
+    def load(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> list[T]:
+        """The family at `version`, as the protocol says; the range is of keys without the number."""
+        return list(self.stream(version, convert, keys))
+
+    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
+        """The same in bounded memory."""
+        prefix = self._prefix(version)
+        if prefix is None:
+            return iter(())
+        first = prefix + (keys.first or b"")
+        end = after(prefix) if keys.end is None else prefix + keys.end
+        return self._reader.stream(version, lambda chunk: convert(_stripped(chunk, prefix)), KeyRange(first, end))
+
+    def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
+        """All records of the family in the changelogs of `versions`."""
+        prefixes = {version: self._prefix(version) for version in versions}
+
+        def of_family(version: int, chunk: RecordChunk) -> T | None:
+            prefix = prefixes[version]
+            if prefix is None:
+                return None
+            chunk = _selected(chunk, prefix)
+            return convert(version, _stripped(chunk, prefix)) if len(chunk) else None
+
+        return [item for item in self._reader.changes(versions, of_family) if item is not None]
+
+    def _prefix(self, version: int) -> bytes | None:
+        number = self._reader.families(version).get(self._name)
+        return None if number is None else family_prefix(number)
+
+
+def _stripped(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
+    try:
+        return replace(chunk, keys=rocksdb_rows.strip(pa.py_buffer(chunk.data), chunk.keys, prefix))
+    except StateStoreError as error:
+        raise chunk.locate(error) from None
+
+
+def _selected(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
+    numbers = rocksdb_rows.begin_with(pa.py_buffer(chunk.data), chunk.keys, prefix)
+    wanted = pa.Array.from_buffers(pa.int64(), numbers.size // 8, [None, numbers])
+
+    def take(buffer: pa.Buffer, arrow: pa.DataType) -> pa.Buffer:
+        return pa.Array.from_buffers(arrow, len(chunk), [None, buffer]).take(wanted).buffers()[1]
+
+    kinds = None if chunk.kinds is None else take(chunk.kinds, pa.uint8())
+    return replace(
+        chunk, keys=take(chunk.keys, pa.int64()), values=take(chunk.values, pa.int64()), last=False, kinds=kinds
+    )

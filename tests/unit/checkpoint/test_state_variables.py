@@ -1,0 +1,154 @@
+"""State variables, timers and joins in column families, row for row as Spark read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hdfsstore
+from hdfsstore.checkpoint.row_converter import RowConverter
+from hdfsstore.checkpoint.state_variables import MAP, StateVariable, VariableConverter
+from hdfsstore.codecs.types import IntegerType, StringType, StructField, StructType
+from hdfsstore.errors import SchemaMismatchError, StateStoreError, UnsupportedProviderError
+from tests.support.rows import counted, plain
+from tests.support.truth import DATA, Read, family_reads
+
+STRUCTURES = DATA / "spark-4.3.0/transform_structures/checkpoint"
+TIMERS = DATA / "spark-4.3.0/transform_event_timers/checkpoint"
+
+
+def ours(read: Read, **options: Any) -> pa.Table:
+    checkpoint = hdfsstore.Checkpoint(read.case.checkpoint)
+    facts = read.facts
+    options = {
+        "operator_id": facts["operator_id"],
+        "store_name": facts["store_name"],
+        "state_var": facts["state_variable"],
+        **options,
+    }
+    if facts["change_feed"]:
+        return checkpoint.read_changes(*facts["change_feed"], **options)
+    options |= {
+        "batch_id": facts["batch_id"],
+        "join_side": facts["join_side"],
+        "flatten_collections": not facts.get("nested"),
+        "read_registered_timers": bool(facts.get("timers")),
+    }
+    return checkpoint.read_state(**options)
+
+
+def comparable(table: pa.Table) -> pa.Table:
+    """Maps have no order."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_map(field.type):
+            entries = [None if pairs is None else repr(sorted(pairs, key=repr)) for pairs in plain(table.column(at))]
+            table = table.set_column(at, field.name, pa.array(entries, pa.string()))
+    return table
+
+
+def without_event_time(table: pa.Table) -> pa.Table:
+    """Spark reads the keys of state format 4 as if the time were in the row, and shows whatever lies behind it."""
+    key = table["key"].combine_chunks()
+    return table.set_column(0, "key", pa.StructArray.from_arrays(key.flatten()[:-1], fields=list(key.type)[:-1]))
+
+
+READS = list(family_reads())
+WITH_AVRO = [read for read in READS if "avro" in read.case.folder.name]
+
+
+@pytest.mark.parametrize("read", [read for read in READS if read not in WITH_AVRO], ids=str)
+def test_rows_are_sparks(read: Read) -> None:
+    table, expected = ours(read), read.rows
+    table.validate(full=True)
+    expected = expected.drop_columns([name for name in expected.column_names if name == "key_hash"])
+    assert table.column_names == expected.column_names
+    if "__event_time" in [field.name for field in table.schema.field("key").type]:
+        table, expected = without_event_time(table), without_event_time(expected)
+    assert counted(comparable(table)) == counted(comparable(expected))
+
+
+@pytest.mark.parametrize("read", [read for read in WITH_AVRO if read.facts["batch_id"] == 0], ids=str)
+def test_avro_is_refused_by_name(read: Read) -> None:
+    with pytest.raises(UnsupportedProviderError, match="'avro'"):
+        ours(read)
+
+
+@pytest.mark.parametrize("flatten", [True, False])
+@pytest.mark.parametrize("variable", ["total", "seen", "times"])
+def test_a_stream_and_one_key_after_the_other_have_the_same_rows(variable: str, flatten: bool) -> None:
+    checkpoint = hdfsstore.Checkpoint(STRUCTURES)
+    options: dict[str, Any] = {"state_var": variable, "flatten_collections": flatten}
+    table = checkpoint.read_state(**options)
+    with checkpoint.open_state(**options) as reader:
+        assert counted(comparable(reader.read_all())) == counted(comparable(table))
+    keys = {repr(key): key for key in table["key"].to_pylist()}
+    found = [checkpoint.read_state(**options, key=key) for key in keys.values()]
+    assert all(len(rows) for rows in found)
+    assert counted(comparable(pa.concat_tables(found))) == counted(comparable(table))
+    assert not len(checkpoint.read_state(**options, key={"k": "no such key"}))
+    with pytest.raises(SchemaMismatchError, match="no key of the store"):
+        checkpoint.read_state(**options, key={"other": 1})
+
+
+def test_one_key_with_row_checksums() -> None:
+    checkpoint = hdfsstore.Checkpoint(DATA / "spark-4.3.0/transform_row_checksum_zips/checkpoint")
+    table = checkpoint.read_state(state_var="seen")
+    rows = checkpoint.read_state(state_var="seen", key=table["key"][0].as_py())
+    assert 0 < len(rows) <= len(table)
+
+
+def test_the_timers_of_one_key() -> None:
+    checkpoint = hdfsstore.Checkpoint(TIMERS)
+    table = checkpoint.read_state(read_registered_timers=True)
+    key = table["key"][0].as_py()
+    rows = checkpoint.read_state(read_registered_timers=True, key=key)
+    assert rows["expiration_timestamp_ms"].to_pylist() == [
+        row["expiration_timestamp_ms"] for row in table.to_pylist() if row["key"] == key
+    ]
+
+
+def test_names_that_do_not_exist() -> None:
+    checkpoint = hdfsstore.Checkpoint(STRUCTURES)
+    with pytest.raises(StateStoreError, match=r"no state variable 'count'.*seen, times, total"):
+        checkpoint.read_state(state_var="count")
+    with pytest.raises(StateStoreError, match="seen, times, total: give state_var"):
+        checkpoint.read_state()
+    with pytest.raises(StateStoreError, match="no timers"):
+        checkpoint.read_state(read_registered_timers=True)
+    with pytest.raises(StateStoreError, match=r"no state variable '\$eventTimers"):
+        hdfsstore.Checkpoint(TIMERS).read_state(state_var="$eventTimers_keyToTimestamp")
+    with pytest.raises(StateStoreError, match="no state variable"):
+        hdfsstore.Checkpoint(TIMERS).read_state(state_var="count", read_registered_timers=True)
+    with pytest.raises(StateStoreError, match="no state variables"):
+        hdfsstore.Checkpoint(DATA / "spark-4.3.0/aggregation/checkpoint").read_state(state_var="count")
+    with pytest.raises(StateStoreError, match="no stream-stream join"):
+        checkpoint.read_state(join_side="left")
+    with pytest.raises(StateStoreError, match="no side 'upper'"):
+        hdfsstore.Checkpoint(DATA / "spark-4.3.0/rocksdb_join_format4/checkpoint").read_state(join_side="upper")
+
+
+def test_the_entries_of_a_map_in_several_batches() -> None:
+    key = StructType((StructField("k", StringType()),))
+    number = StructType((StructField("n", IntegerType()),))
+    composite = StructType((StructField("key", key), StructField("userKey", number)))
+    converter = VariableConverter(RowConverter(composite, number), StateVariable("m", MAP), flatten=False)
+    flat = converter.flat_schema
+
+    def batch(rows: list[tuple[str | None, int]]) -> pa.RecordBatch:
+        columns = [[{"k": k} for k, _ in rows], *([{"n": n} for _, n in rows] for _ in "kv"), [0] * len(rows)]
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, flat, strict=True)], schema=flat
+        )
+
+    parts = [[], [(None, 1)], [(None, 2), ("a", 3)], [("a", 4)], [("a", 5)], [("b", 6), ("c", 7)], []]
+    table = pa.Table.from_batches(converter.finish(map(batch, parts)), converter.schema)
+    table.validate(full=True)
+    assert [(row["key"]["k"], [k["n"] for k, _ in row["map_value"]]) for row in table.to_pylist()] == [
+        (None, [1, 2]),
+        ("a", [3, 4, 5]),
+        ("b", [6]),
+        ("c", [7]),
+    ]
+    assert not list(converter.finish(map(batch, [[], []])))
