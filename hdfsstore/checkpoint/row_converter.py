@@ -135,6 +135,8 @@ def key_array(key: Key, arrow_type: Any) -> pa.StructArray:
                 raise ValueError("other fields")
             columns = [pa.array([key[field.name]], field.type) for field in fields]
         else:
+            if len(key) != 1:
+                raise ValueError(f"{len(key)} rows")
             columns = [column.cast(field.type) for column, field in zip(key.flatten(), fields, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=fields)
     except (ValueError, TypeError, pa.ArrowException) as error:

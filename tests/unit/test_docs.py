@@ -82,6 +82,7 @@ def test_modules_and_make_targets_that_are_named_are_there(page: Path) -> None:
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_examples_run(code: str) -> None:
     case = "join_inner" if "join_side" in code else "offset_log_v2"
+    case = "transform_structures" if "state_var" in code else case
     path = DATA / "spark-4.3.0" / case / "checkpoint"
     names: dict[str, Any] = {"hdfsstore": hdfsstore, "cp": hdfsstore.Checkpoint(path)}
     exec(code.replace("file:///data/cp", path.as_uri()), names)  # what stands in reading.md, on a real checkpoint
