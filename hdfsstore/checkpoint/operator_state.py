@@ -37,6 +37,7 @@ class OperatorState:
             ids among those that are read.
         conf: the settings that the offset log pins for the batch.
         max_record_bytes: a key or value that declares more than this is refused.
+        empty_folders: whether a folder without a state file is the empty store at every version.
     """
 
     fs: FileManager
@@ -46,6 +47,7 @@ class OperatorState:
     unique_ids: Mapping[int, Sequence[Sequence[str]]]
     conf: Mapping[str, str]
     max_record_bytes: int
+    empty_folders: bool = True
 
     def reader(self, store: Store, partition_id: int, family: str | None = None) -> PartitionReader:
         """Reads one partition of a store of the operator, or one column family in it."""
@@ -53,9 +55,11 @@ class OperatorState:
         where = self.fs, store.partition_path(partition_id)
         unique_ids = self._unique_ids(store, partition_id)
         if self.provider == confs.HDFS_PROVIDER:
-            return HdfsPartitionReader(*where, RecordFormat(codec, row_checksums, self.max_record_bytes), unique_ids)
+            deltas = RecordFormat(codec, row_checksums, self.max_record_bytes)
+            return HdfsPartitionReader(*where, deltas, unique_ids, empty_folder=self.empty_folders)
         file_format = changelog_format(codec, self.max_record_bytes, row_checksums=row_checksums, checksum_files=True)
-        reader = RocksDbPartitionReader(*where, file_format, unique_ids, confs.merge_delimiter(self.conf))
+        delimiter = confs.merge_delimiter(self.conf)
+        reader = RocksDbPartitionReader(*where, file_format, unique_ids, delimiter, empty_folder=self.empty_folders)
         return reader if family is None else FamilyReader(reader, family)
 
     def family_codecs(self, store: Store, family: ColumnFamily, *, lists: bool) -> tuple[KeyCodec, ValueCodec]:

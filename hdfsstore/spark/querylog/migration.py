@@ -33,8 +33,10 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.checkpoint.offset_log import parse_offset_log, read_offset_log
+from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Operator, list_operators
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
+from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError, UnsupportedQueryError, remedied
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
@@ -50,7 +52,7 @@ from hdfsstore.spark.querylog.log_entries import (
     settings_of,
 )
 from hdfsstore.spark.querylog.rewind import copy_metadata, set_aside
-from hdfsstore.spark.querylog.state_copy import backend_of, copy_state
+from hdfsstore.spark.querylog.state_copy import copy_state, provider_of
 from hdfsstore.spark.querylog.state_description import StateDescription, fits, shown, write_description
 from hdfsstore.spark.spec import GROUP_STATE, NO_TIMEOUT, OPERATOR_ID
 from hdfsstore.state.conf import StateStoreConf
@@ -213,7 +215,7 @@ class _Migration:
             )
         if committed:
             self._check_partitions(batch_id)
-            backend_of(self._theirs, entries[batch_id].parsed.conf)
+            provider_of(self._theirs, entries[batch_id].parsed.conf)
         return _Left(batch_id, committed[1] if committed else None, entries)
 
     def run(self) -> None:
@@ -296,18 +298,19 @@ class _Migration:
     def _copy_state(self, version: int, committed: CommitLogEntry, entry: Entry) -> list[str | None]:
         """Does step 1. Returns the unique id of each partition's snapshot."""
         ids = committed.state_unique_ids.get(self.operator.operator_id)
-        unique_ids: list[str | None] = [each[0] or None for each in ids] if ids else [None] * self._partitions
+        conf = entry.parsed.conf
+        theirs = OperatorState(
+            fs=self.fs,
+            provider=provider_of(self._theirs, conf),
+            operator=self.operator,
+            version=version,
+            unique_ids={version: ids} if ids else {},
+            conf=conf,
+            max_record_bytes=MAX_RECORD_BYTES,
+            empty_folders=False,
+        )
         try:
-            return copy_state(
-                self._theirs,
-                self.fs,
-                f"{self._root}/state",
-                version,
-                unique_ids,
-                schemas=(self.wanted.key_type, self.wanted.value_type),
-                spark_conf=entry.parsed.conf,
-                conf=self.conf,
-            )
+            return copy_state(theirs, f"{self._root}/state", (self.wanted.key_type, self.wanted.value_type), self.conf)
         except BatchNotAvailableError as error:
             raise MissingFileError(
                 f"batch {version - 1} is committed, and Spark's operator has left no state of it: {error.message}",

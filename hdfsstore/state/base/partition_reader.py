@@ -36,6 +36,7 @@ class BasePartitionReader:
         folder: the store's folder in the partition: `state/<operator>/<partition>[/<store name>]`.
         file_format: how the store's files are written.
         unique_ids: of the versions that were written with one.
+        empty_folder: whether a folder without a state file is the empty store at every version.
     """
 
     def __init__(
@@ -44,11 +45,14 @@ class BasePartitionReader:
         folder: str,
         file_format: RecordFormat,
         unique_ids: Mapping[int, str] = MappingProxyType({}),
+        *,
+        empty_folder: bool = True,
     ) -> None:
         self._fs = fs
         self._folder = folder
         self._format = file_format
         self._unique_ids = unique_ids
+        self._empty_folder = empty_folder
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """All records of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
@@ -89,7 +93,7 @@ class BasePartitionReader:
 
     def _read(self, version: int, read: Callable[[VersionFiles, Chain], T]) -> T:
         version_id = version, self._unique_ids.get(version)
-        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=True)
+        return read_version(self._fs, self._folder, self._format, version_id, read, empty_folder=self._empty_folder)
 
     def _opened(self, files: VersionFiles, chain: Chain, stack: ExitStack) -> tuple[list[Opened], list[Opened]]:
         """The deltas, the newest first, and the snapshot if there is one.

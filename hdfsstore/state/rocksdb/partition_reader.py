@@ -31,7 +31,7 @@ class RocksDbPartitionReader(BasePartitionReader):
     """hdfsstore.state.protocols.PartitionReader on changelogs, zips and SST files. Chunks are sorted by key.
 
     Args:
-        fs, folder, file_format, unique_ids: as BasePartitionReader has them.
+        fs, folder, file_format, unique_ids, empty_folder: as BasePartitionReader has them.
         delimiter: joins the values that were merged into a key.
     """
 
@@ -42,8 +42,10 @@ class RocksDbPartitionReader(BasePartitionReader):
         file_format: RecordFormat,
         unique_ids: Mapping[int, str] = MappingProxyType({}),
         delimiter: bytes = b",",
+        *,
+        empty_folder: bool = True,
     ) -> None:
-        super().__init__(fs, folder, file_format, unique_ids)
+        super().__init__(fs, folder, file_format, unique_ids, empty_folder=empty_folder)
         self._delimiter = delimiter
 
     def load(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> list[T]:

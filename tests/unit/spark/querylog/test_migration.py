@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,13 @@ def next_offsets(checkpoint: Path, batch_id: int) -> None:
     (checkpoint / "offsets" / str(batch_id)).write_text("\n".join([before[0], json.dumps(times), *before[2:]]))
 
 
-@pytest.mark.parametrize("release", ["3.5.9", "4.0.5", "4.1.4", "4.3.0"])
+@pytest.mark.parametrize(
+    ("release", "case"),
+    [
+        *((release, "apply_in_pandas_with_state") for release in ("3.5.9", "4.0.5", "4.1.4", "4.3.0")),
+        *((release, "rocksdb_apply_in_pandas_with_state") for release in ("3.5.9", "4.3.0")),
+    ],
+)
 @pytest.mark.parametrize(
     "conf",
     [
@@ -57,8 +64,11 @@ def next_offsets(checkpoint: Path, batch_id: int) -> None:
     ],
     ids=["format 2", "format 1", "another codec"],
 )
-def test_the_state_is_ours(tmp_path: Path, release: str, conf: StateStoreConf) -> None:
-    checkpoint = a_copy(tmp_path, f"spark-{release}/apply_in_pandas_with_state")
+def test_the_state_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, case: str, conf: StateStoreConf
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)  # as without the extra
+    checkpoint = a_copy(tmp_path, f"spark-{release}/{case}")
     before, last = rows_of(checkpoint), hdfsstore.Checkpoint(checkpoint).latest_batch_id
     entry = (checkpoint / f"offsets/{last}").read_bytes()
     files = {name: (checkpoint / name).read_bytes() for name in names(checkpoint)}
