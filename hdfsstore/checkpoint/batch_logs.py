@@ -7,6 +7,7 @@ refuses to start ("Incomplete log file"). Here such an entry counts as absent if
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
@@ -14,6 +15,7 @@ from hdfsstore.checkpoint.metadata_log import Listing, MetadataLog
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, read_offset_log
 from hdfsstore.errors import CorruptFileError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import both
 
 T = TypeVar("T")
 
@@ -42,17 +44,23 @@ class BatchLogs:
     """
 
     def __init__(self, fs: FileManager, path: str) -> None:
+        self._fs = fs
         self.offsets: MetadataLog[OffsetLogEntry] = MetadataLog(fs, f"{path}/offsets", read_offset_log)
         self.commits: MetadataLog[CommitLogEntry] = MetadataLog(fs, f"{path}/commits", read_commit_log)
 
     def look(self) -> Logged:
-        """Lists both logs."""
-        # The commits are listed first: a batch that is in both listings began before it was committed.
-        commits = self.commits.list()
-        offsets = self.offsets.list()
-        whole_commits, cut_commit = _without_cut(self.commits, commits, "runs again")
-        is_done = bool(offsets.files) and max(offsets.files) in whole_commits.files
-        whole_offsets, cut_offset = (offsets, None) if is_done else _without_cut(self.offsets, offsets, "is begun anew")
+        """Lists both logs.
+
+        The listings may be of different moments. A batch that is in one of them only counts as not done.
+        """
+        commits, offsets = both(self._fs, self.commits.list, self.offsets.list)
+        (whole_commits, cut_commit), (whole_offsets, cut_offset) = both(
+            self._fs,
+            partial(_without_cut, self.commits, commits, "runs again"),
+            partial(_without_cut, self.offsets, offsets, "is begun anew"),
+        )
+        if offsets.files and max(offsets.files) in whole_commits.files:
+            whole_offsets, cut_offset = offsets, None  # the batch is done without its entry
         if cut_commit is not None and max(commits.files) < max(whole_offsets.files, default=-1):
             # The next batch has begun, so this one was done.
             whole_commits, cut_commit = commits, None

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch, to_batch
-from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.location import check_checkpoint
 from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
-from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, list_operators
+from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.reading import StateRequest
 from hdfsstore.checkpoint.row_converter import Key
@@ -27,6 +27,7 @@ from hdfsstore.errors import (
     UnsupportedProviderError,
 )
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import both, in_order
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.storage_options import StorageOptions
 
@@ -124,7 +125,9 @@ class Checkpoint:
         Raises:
             BatchNotAvailableError: no batch is committed.
         """
-        logged = self._logs.look()
+        return self._latest(self._logs.look())
+
+    def _latest(self, logged: Logged) -> int:
         if not logged.done:
             begun = logged.offsets.files
             what = f"batch {max(begun)} is under way, and" if begun else "the query has not begun:"
@@ -164,6 +167,12 @@ class Checkpoint:
         Raises:
             CheckpointNotFoundError: the query has no such operator.
         """
+        files = OperatorFiles(self._fs, self.path, operator_id, batch_id)
+        return self._operator_of(files, operator_id, batch_id)
+
+    def _operator_of(self, files: OperatorFiles, operator_id: int, batch_id: int | None) -> Operator:
+        if not files.empty:
+            return files.at(batch_id)
         operators = list_operators(self._fs, self.path, batch_id)
         for operator in operators:
             if operator.operator_id == operator_id:
@@ -306,36 +315,41 @@ class Checkpoint:
 
     def _operator_state(self, request: StateRequest, batch_ids: Sequence[int] = ()) -> OperatorState:
         """Finds the state of the request's operator, with the unique ids of `batch_ids` (its own batch by default)."""
-        batch_id, conf = self._committed(request.batch_id)
+        operator_id = request.operator_id
+        (batch_id, conf, logged), files = both(
+            self._fs,
+            partial(self._committed, request.batch_id),
+            partial(OperatorFiles, self._fs, self.path, operator_id, request.batch_id),
+        )
         return OperatorState(
             fs=self._fs,
             provider=self._readable(conf),
-            operator=self.operator(request.operator_id, batch_id),
+            operator=self._operator_of(files, operator_id, batch_id),
             version=batch_id + 1,
-            unique_ids=self._unique_ids(request.operator_id, batch_ids or (batch_id,)),
+            unique_ids=self._unique_ids(operator_id, logged, batch_ids or (batch_id,)),
             conf=conf,
             max_record_bytes=self._max_record_bytes,
         )
 
-    def _unique_ids(self, operator_id: int, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
+    def _unique_ids(self, operator_id: int, logged: Logged, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
         """Version -> partition -> the id of each store, for those of these batches that wrote ids."""
-        log = self._logs.commits
-        commits = log.list()
-        entries = log.read_all(commits, [batch_id for batch_id in batch_ids if batch_id in commits.files])
+        commits = logged.commits
+        wanted = [batch_id for batch_id in batch_ids if batch_id in commits.files]
+        entries = self._logs.commits.read_all(commits, wanted)
         return {
             batch_id + 1: entry.state_unique_ids[operator_id]
             for batch_id, entry in entries.items()
             if operator_id in entry.state_unique_ids
         }
 
-    def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str]]:
-        """A committed batch, the newest by default, and the conf that it ran under.
+    def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str], Logged]:
+        """A committed batch, the newest by default, the conf that it ran under, and the listing that tells of it.
 
         Any batch before the newest was committed once: its logs may be purged before its state is.
         """
-        latest = self.latest_batch_id
-        batch_id = latest if batch_id is None else batch_id
         logged = self._logs.look()
+        latest = self._latest(logged)
+        batch_id = latest if batch_id is None else batch_id
         begun = logged.offsets.files
         if batch_id > latest or batch_id < 0 or (batch_id in begun and batch_id not in logged.done):
             what = "was begun and is not committed" if batch_id in begun else "does not exist"
@@ -344,8 +358,8 @@ class Checkpoint:
             )
         for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
             if pinned := self._logs.offsets.read(logged.offsets, kept):  # None: purged since the listing
-                return batch_id, pinned.conf
-        return batch_id, {}
+                return batch_id, pinned.conf, logged
+        return batch_id, {}, logged
 
     @property
     def provider(self) -> str:
@@ -374,4 +388,5 @@ class Checkpoint:
     def _has_rocksdb_files(self) -> bool:
         stores = (store for operator in self.operators for store in operator.stores)
         folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
-        return any(i.base_name.endswith(_ROCKSDB_ENDINGS) for folder in folders for i in self._fs.list_folder(folder))
+        with in_order(self._fs, [partial(self._fs.list_folder, folder) for folder in folders]) as listed:
+            return any(info.base_name.endswith(_ROCKSDB_ENDINGS) for infos in listed for info in infos)

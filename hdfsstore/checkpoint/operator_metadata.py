@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import both
 
 NEWEST_VERSION = 2
 _HDFSSTORE = "hdfsstore"
@@ -53,19 +55,36 @@ class OperatorMetadata:
     hdfsstore_fields: dict[str, Any] = field(default_factory=dict)
 
 
-def read_operator_metadata(
-    fs: FileManager, operator_folder: str, batch_id: int | None = None
-) -> OperatorMetadata | None:
-    """The operator's metadata at a batch (the newest by default); None if there is none (before Spark 4.0)."""
-    log = MetadataLog(fs, f"{operator_folder}/_metadata/v2", _read)
-    listing = log.list()
-    for number in reversed(listing.files):
-        if (batch_id is None or number <= batch_id) and (found := log.read(listing, number)):
-            return found
-    try:
-        return _read(fs, f"{operator_folder}/_metadata/metadata", None)
-    except FileNotFoundError:
-        return None
+def read_operator_metadata(fs: FileManager, operator_folder: str) -> OperatorMetadata | None:
+    """The operator's newest metadata; None if there is none (before Spark 4.0)."""
+    return OperatorMetadataFiles(fs, operator_folder).at()
+
+
+class OperatorMetadataFiles:
+    """An operator's metadata, listed once."""
+
+    def __init__(self, fs: FileManager, operator_folder: str) -> None:
+        self._fs = fs
+        self._folder = f"{operator_folder}/_metadata"
+        self._log = MetadataLog(fs, f"{self._folder}/v2", _read)
+        infos, self._listing = both(fs, partial(fs.list_folder, self._folder), self._log.list)
+        self._names = {info.base_name for info in infos}
+
+    def at(self, batch_id: int | None = None) -> OperatorMetadata | None:
+        """The metadata at a batch (the newest by default), read once; None if there is none."""
+        for number in reversed(self._listing.files):
+            if (batch_id is None or number <= batch_id) and (found := self._log.read(self._listing, number)):
+                return found
+        return self._of_version_1
+
+    @cached_property
+    def _of_version_1(self) -> OperatorMetadata | None:
+        if "metadata" not in self._names:
+            return None
+        try:
+            return _read(self._fs, f"{self._folder}/metadata", self._names)
+        except FileNotFoundError:
+            return None
 
 
 def encode_operator_metadata(operator_id: int, metadata: OperatorMetadata, operator_uri: str) -> bytes:

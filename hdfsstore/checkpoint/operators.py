@@ -12,7 +12,7 @@ A global limit declares all partitions of the query, but has only 0/.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,13 @@ from pyarrow.fs import FileInfo, FileType
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.metadata_log import NUMBER
-from hdfsstore.checkpoint.operator_metadata import StoreMetadata, read_operator_metadata
+from hdfsstore.checkpoint.operator_metadata import OperatorMetadataFiles, StoreMetadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
-from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
+from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import both, in_order
 
 DEFAULT_STORE = "default"
 # Folders of a RocksDB store, beside its versions.
@@ -170,28 +171,63 @@ class Operator:
         )
 
 
+class OperatorFiles:
+    """An operator's folder and metadata, listed once.
+
+    Args:
+        batch_id: `at` will probably be asked for this batch (the newest by default), so its metadata is read at once.
+    """
+
+    def __init__(self, fs: FileManager, root: str, operator_id: int, batch_id: int | None = None) -> None:
+        self._fs = fs
+        self._root = root
+        self._operator_id = operator_id
+        self._folder = f"{root}/state/{operator_id}"
+        self._infos, self._metadata = both(
+            fs, partial(fs.list_folder, self._folder), partial(_metadata_of, fs, self._folder, batch_id)
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in the folder, or it is not there."""
+        return not self._infos
+
+    def at(self, batch_id: int | None = None) -> Operator:
+        """The operator with the metadata it has at a batch (the newest by default)."""
+        metadata = self._metadata.at(batch_id)
+        partitions = dict(_numbered(self._infos))
+        if metadata is None:
+            return self._of_folders(partitions, batch_id)
+        stores = [self._store(each.name, list(partitions), each.num_partitions, each) for each in metadata.stores]
+        return Operator(self._operator_id, metadata.name, stores, metadata.properties)
+
+    def _of_folders(self, partitions: dict[int, str], batch_id: int | None) -> Operator:
+        """An operator without metadata."""
+        ids = list(partitions)
+        num_partitions = _logged_partitions(self._fs, self._root, batch_id) or max(ids, default=-1) + 1
+        with in_order(self._fs, [partial(self._fs.list_folder, path) for path in partitions.values()]) as listed:
+            names = sorted({name for infos in listed for name in _store_names(infos)})
+        stores = [self._store(name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
+        return Operator(self._operator_id, None, stores, {})
+
+    def _store(self, name: str, ids: list[int], num_partitions: int, metadata: StoreMetadata | None = None) -> Store:
+        return Store(self._fs, self._folder, self._operator_id, name, ids, num_partitions, metadata)
+
+
+def _metadata_of(fs: FileManager, folder: str, batch_id: int | None) -> OperatorMetadataFiles:
+    files = OperatorMetadataFiles(fs, folder)
+    try:
+        files.at(batch_id)
+    except StateStoreError:
+        return files  # it is raised again if it is this batch that is asked for
+    return files
+
+
 def list_operators(fs: FileManager, root: str, batch_id: int | None = None) -> list[Operator]:
     """The operators under `<root>/state`, by number, with the metadata they have at a batch (the newest by default)."""
-    operators = []
-    for operator_id, folder in _numbered(fs.list_folder(f"{root}/state")):
-        metadata = read_operator_metadata(fs, folder, batch_id)
-        if metadata is None:
-            operators.append(_of_folders(fs, root, folder, operator_id, batch_id))
-            continue
-        ids = [partition_id for partition_id, _ in _numbered(fs.list_folder(folder))]
-        stores = [Store(fs, folder, operator_id, each.name, ids, each.num_partitions, each) for each in metadata.stores]
-        operators.append(Operator(operator_id, metadata.name, stores, metadata.properties))
-    return operators
-
-
-def _of_folders(fs: FileManager, root: str, folder: str, operator_id: int, batch_id: int | None) -> Operator:
-    """An operator without metadata."""
-    partitions = dict(_numbered(fs.list_folder(folder)))
-    ids = list(partitions)
-    num_partitions = _logged_partitions(fs, root, batch_id) or max(ids, default=-1) + 1
-    names = sorted({name for path in partitions.values() for name in _store_names(fs.list_folder(path))})
-    stores = [Store(fs, folder, operator_id, name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
-    return Operator(operator_id, None, stores, {})
+    ids = [operator_id for operator_id, _ in _numbered(fs.list_folder(f"{root}/state"))]
+    with in_order(fs, [partial(OperatorFiles, fs, root, operator_id, batch_id) for operator_id in ids]) as operators:
+        return [files.at(batch_id) for files in operators]
 
 
 def _logged_partitions(fs: FileManager, root: str, batch_id: int | None) -> int | None:

@@ -18,7 +18,7 @@ from pyarrow.fs import FileType
 
 from hdfsstore.checkpoint.join_state import JoinListConverter, JoinSideConverter, side_families, side_stores
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.operators import Store
+from hdfsstore.checkpoint.operators import DEFAULT_STORE, Store
 from hdfsstore.checkpoint.row_converter import (
     APPEND,
     DELETE,
@@ -226,8 +226,10 @@ def _readers(
 
 def _check_folders(fs: FileManager, store: Store) -> None:
     """Refuses a store that has a folder in no partition: it does not exist, whatever the metadata says."""
+    if store.name == DEFAULT_STORE:
+        return  # its folders are those of the partitions, which were listed
     folders = [store.partition_path(partition_id) for partition_id in store.partition_ids]
-    if folders and FileType.Directory not in file_types(fs, folders):
+    if folders and not any(file_types(fs, [folder]) == [FileType.Directory] for folder in folders):
         raise CheckpointNotFoundError(
             f"no partition has a folder of the store {store.name!r}, which the operator metadata names",
             folders[0],

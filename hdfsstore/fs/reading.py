@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from functools import partial
 from types import TracebackType
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from pyarrow.fs import FileType
 from hdfsstore.errors import FileChangedError
 from hdfsstore.fs import checksum_files
 from hdfsstore.fs.file_manager import FileManager, OpenFile
+from hdfsstore.fs.in_order import both, in_order
 from hdfsstore.fs.local_files import LocalFileManager
 
 _BLOCK = 1 << 16
@@ -35,7 +37,7 @@ def open_input(fs: FileManager, path: str, siblings: Collection[str] | None = No
     """Opens a file for reading from its start. Reads are checked against `.name.crc` and `name.crc` if they exist.
 
     Args:
-        siblings: the names in the file's folder, if the caller has listed it; None: the filesystem is asked.
+        siblings: the names in the file's folder, if the caller has listed it; None: both are looked for.
         size: the file's size, if the caller has listed it; None: the filesystem is asked. A small file is read into
             memory and not kept open.
 
@@ -44,7 +46,11 @@ def open_input(fs: FileManager, path: str, siblings: Collection[str] | None = No
         CorruptFileError: a checksum file makes no sense (readinto and finish raise it for the file itself).
         StateStoreError: any other error of the filesystem.
     """
-    return Input(fs, path, _checksum_files_of(fs, path, siblings), size)
+    names = [name for name in _checksum_names(path) if siblings is None or name in siblings]
+    if not names:
+        return Input(path, fs.open_file(path, size), [])
+    checksums, file = both(fs, partial(_checksum_files, fs, path, names), partial(fs.open_file, path, size))
+    return Input(path, file, checksums)
 
 
 def read_file(fs: FileManager, path: str, siblings: Collection[str] | None = None) -> bytes:
@@ -71,10 +77,10 @@ class Input:
     when its last byte was read, and the whole file at its end.
     """
 
-    def __init__(self, fs: FileManager, path: str, checksums: list[_ChecksumFile], size: int | None = None) -> None:
+    def __init__(self, path: str, file: OpenFile, checksums: list[_ChecksumFile]) -> None:
         self.path = path
         self._checksums = checksums
-        self._file = fs.open_file(path, size)
+        self._file = file
         self._ended = False
         self._checks = self._new_checks()
 
@@ -133,27 +139,35 @@ class Input:
 _ChecksumFile: TypeAlias = tuple[Callable[[str, str, bytes], checksum_files.Check | None], str, bytes]
 
 
-def _checksum_files_of(fs: FileManager, path: str, siblings: Collection[str] | None) -> list[_ChecksumFile]:
-    folder, slash, name = path.rpartition("/")
-    kinds = (
-        (checksum_files.hadoop_name(name), checksum_files.hadoop_check),
-        (checksum_files.spark_name(name), checksum_files.spark_check),
-    )
-    if siblings is None:
-        infos = fs.file_infos([folder + slash + checksum_name for checksum_name, _ in kinds])
-        siblings = {info.base_name for info in infos if info.type != FileType.NotFound}
-    found: list[_ChecksumFile] = []
-    for checksum_name, check in kinds:
-        if checksum_name not in siblings:
-            continue
-        checksum_path = folder + slash + checksum_name
-        try:
-            with closing(fs.open_file(checksum_path)) as file:
-                content = read_whole(file)
-        except FileNotFoundError:  # deleted, with its file, since the folder was listed
-            continue
-        found.append((check, checksum_path, content))
-    return found
+_MAKERS = (
+    (checksum_files.hadoop_name, checksum_files.hadoop_check),
+    (checksum_files.spark_name, checksum_files.spark_check),
+)
+
+
+def _checksum_names(path: str) -> list[str]:
+    """The names that checksum files of this file have."""
+    return [name_of(path.rpartition("/")[2]) for name_of, _ in _MAKERS]
+
+
+def _checksum_files(fs: FileManager, path: str, names: Collection[str]) -> list[_ChecksumFile]:
+    """Those of these checksum files that exist. A listed one may be deleted by now, with its file."""
+    folder, slash, _ = path.rpartition("/")
+    wanted = [
+        (make, folder + slash + name)
+        for name, (_, make) in zip(_checksum_names(path), _MAKERS, strict=True)
+        if name in names
+    ]
+    with in_order(fs, [partial(_content, fs, checksum_path) for _, checksum_path in wanted]) as contents:
+        return [(*each, content) for each, content in zip(wanted, contents, strict=True) if content is not None]
+
+
+def _content(fs: FileManager, path: str) -> bytes | None:
+    try:
+        with closing(fs.open_file(path)) as file:
+            return read_whole(file)
+    except FileNotFoundError:
+        return None
 
 
 def read_whole(file: Input | OpenFile) -> bytes:

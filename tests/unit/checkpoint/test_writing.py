@@ -12,6 +12,7 @@ from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, read_offset_log
 from hdfsstore.checkpoint.operator_metadata import (
     OperatorMetadata,
+    OperatorMetadataFiles,
     StoreMetadata,
     encode_operator_metadata,
     read_operator_metadata,
@@ -42,7 +43,7 @@ def query_again(path: Path) -> bytes:
 
 def operator_again(path: Path) -> bytes:
     folder, batch = (path.parents[2], int(path.name)) if path.parent.name == "v2" else (path.parents[1], None)
-    metadata = read_operator_metadata(LOCAL, str(folder), batch)
+    metadata = OperatorMetadataFiles(LOCAL, str(folder)).at(batch)
     assert metadata is not None
     found = re.search(r'"(file:[^"]*)/_stateSchema/', path.read_text())
     return encode_operator_metadata(int(folder.name), metadata, found[1] if found else "")
