@@ -1,9 +1,11 @@
-"""What an object store is asked: one PUT a commit, and no LIST where a version is named."""
+"""What an object store is asked: one PUT a commit, no LIST where a version is named, and a read in few round trips."""
 
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,11 @@ from hdfsstore import StateStoreId
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.services.fault_proxy import FaultProxy
 from tests.services.minio import Minio
+from tests.services.places import on_minio
+from tests.services.rounds import Rounds
+from tests.support.rows import counted
+
+CHECKPOINT = Path(__file__).parents[1] / "data/spark-4.3.0/aggregation/checkpoint"
 
 
 @pytest.fixture
@@ -104,3 +111,30 @@ def test_a_server_that_is_gone_is_a_typed_error_and_the_store_goes_on_once_it_is
         read = opened.get_read_store(2, unique_id)
         assert read.get(b"lost") is None
         assert read.get(b"key 1 7") == b"value" * 10
+
+
+def copied(minio: Minio) -> str:
+    """The URI of a copy of a checkpoint of Spark, without the checksum files of its local disk."""
+    place = on_minio(minio)
+    for file in sorted(CHECKPOINT.rglob("*")):
+        if file.is_file() and file.suffix != ".crc":
+            place.files.write_unique(f"{place.path}/{file.relative_to(CHECKPOINT)}", [file.read_bytes()])
+    return place.uri
+
+
+@pytest.mark.parametrize("how", ["read_state", "open_state"])
+def test_a_checkpoint_is_read_in_few_round_trips(minio: Minio, proxy: FaultProxy, how: str) -> None:
+    """One for each of: the checkpoint; its logs and the operator's folders; their entries; the schema; the partitions'
+    folders; their files."""
+    uri = copied(minio)
+    rounds = Rounds(proxy)
+    checkpoint = hdfsstore.Checkpoint(uri, storage_options=minio.storage_options(proxy.port), num_threads=2)
+    opened = getattr(checkpoint, how)()
+    table = opened if how == "read_state" else opened.read_all()
+    requests = proxy.take()
+    assert counted(table) == counted(hdfsstore.Checkpoint(CHECKPOINT).read_state())
+    assert rounds.count <= 6, requests
+    twice = {target: times for (_, target), times in Counter(requests).items() if times > 1}
+    assert not twice, twice
+    files = sum(".delta" in target or ".snapshot" in target for _, target in requests)
+    assert len(requests) - files <= 16, requests
