@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pytest
+from _pytest.mark import ParameterSet
+
+T = TypeVar("T")
 
 DATA = Path(__file__).parents[1] / "data"
 NEWEST = max((path.name for path in DATA.glob("spark-*")), key=lambda name: [int(n) for n in name[6:].split(".")])
@@ -28,7 +33,7 @@ class Case:
     @property
     def families(self) -> bool:
         """Whether it has a store with column families."""
-        return any(self.checkpoint.glob("state/*/_stateSchema"))
+        return _has(self.checkpoint, "state/*/_stateSchema")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -36,10 +41,15 @@ class Case:
 
     @property
     def rocksdb(self) -> bool:
-        return any(self.checkpoint.glob("state/*/*/**/*.zip")) or any(self.checkpoint.glob("state/*/*/**/*.changelog"))
+        return _has(self.checkpoint, "state/*/*/**/*.zip") or _has(self.checkpoint, "state/*/*/**/*.changelog")
 
     def __str__(self) -> str:
         return f"{self.folder.parent.name}-{self.folder.name}"
+
+
+@cache
+def _has(folder: Path, names: str) -> bool:
+    return any(folder.glob(names))
 
 
 @cache
@@ -121,3 +131,36 @@ def family_reads() -> Iterator[Read]:
             for facts in case.facts["reads"]:
                 if facts["file"]:
                     yield Read(case, facts)
+
+
+def few(
+    items: Iterable[T],
+    case_of: Callable[[T], Case],
+    kind_of: Callable[[T], Hashable],
+    rows_of: Callable[[T], int] = lambda _: 0,
+) -> list[ParameterSet]:
+    """The items as parameters of a test. Of those in RocksDB `make check` takes one of each kind, by Spark's newest
+    release: the one with the most rows, the last one of equal ones. `make test` takes all.
+    """
+    found = list(items)
+    newest = [item for item in found if case_of(item).folder.parent.name == NEWEST]
+    taken = {id(item) for item in {kind_of(item): item for item in sorted(newest, key=rows_of)}.values()}
+    return [
+        pytest.param(item, marks=[pytest.mark.thorough] if case_of(item).rocksdb and id(item) not in taken else [])
+        for item in found
+    ]
+
+
+def few_cases(found: Iterable[Case]) -> list[ParameterSet]:
+    """Cases as parameters: `make check` takes one of each set of operators in RocksDB."""
+    return few(found, lambda case: case, lambda case: json.dumps(case.facts["operators"]))
+
+
+def few_reads(found: Iterable[Read]) -> list[ParameterSet]:
+    """Reads as parameters: `make check` takes one of each store and each way to read it in RocksDB."""
+    return few(
+        found,
+        lambda read: read.case,
+        lambda read: (read.case, re.sub(r"-batch\d+", "", read.facts["file"])),
+        lambda read: read.facts["num_rows"] or 0,
+    )

@@ -24,7 +24,7 @@ from hdfsstore.codecs.records import RecordFormat, read_chunks
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.reading import open_input
 from tests.support.rows import counted
-from tests.support.truth import DATA, Case, cases
+from tests.support.truth import DATA, Case, cases, few_cases
 from tests.unit.checkpoint.build import copy_to, opened
 
 SPARK = DATA / "spark-4.3.0"
@@ -41,7 +41,7 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
     return copied
 
 
-@pytest.mark.parametrize("case", READABLE, ids=str)
+@pytest.mark.parametrize("case", few_cases(READABLE), ids=str)
 def test_open_state_gives_the_rows_of_read_state(case: Case, placed: Callable[[Path], Any]) -> None:
     checkpoint = opened(placed(case.checkpoint))
     for operator in checkpoint.operators:

@@ -13,7 +13,7 @@ from hdfsstore.checkpoint.state_variables import MAP, StateVariable, VariableCon
 from hdfsstore.codecs.types import IntegerType, StringType, StructField, StructType
 from hdfsstore.errors import SchemaMismatchError, StateStoreError, UnsupportedProviderError
 from tests.support.rows import counted, plain
-from tests.support.truth import DATA, Read, family_reads
+from tests.support.truth import DATA, Read, family_reads, few_reads
 
 STRUCTURES = DATA / "spark-4.3.0/transform_structures/checkpoint"
 TIMERS = DATA / "spark-4.3.0/transform_event_timers/checkpoint"
@@ -59,7 +59,7 @@ READS = [read for read in family_reads() if not (read.facts.get("timers") and re
 WITH_AVRO = [read for read in READS if "avro" in read.case.folder.name]
 
 
-@pytest.mark.parametrize("read", [read for read in READS if read not in WITH_AVRO], ids=str)
+@pytest.mark.parametrize("read", few_reads(read for read in READS if read not in WITH_AVRO), ids=str)
 def test_rows_are_sparks(read: Read) -> None:
     table, expected = ours(read), read.rows
     table.validate(full=True)

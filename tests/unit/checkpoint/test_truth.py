@@ -15,7 +15,7 @@ from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.murmur3 import hash_rows
 from hdfsstore.codecs.types import StructType, parse_type
 from tests.support.rows import counted
-from tests.support.truth import DATA, Read, reads, rocksdb_reads
+from tests.support.truth import DATA, Read, few_reads, reads, rocksdb_reads
 from tests.unit.checkpoint.build import opened
 
 
@@ -32,7 +32,7 @@ def ours(read: Read, root: Any) -> pa.Table:
     return checkpoint.read_state(*where, facts["batch_id"], join_side=facts["join_side"], **schemas)
 
 
-@pytest.mark.parametrize("read", [*reads(), *rocksdb_reads()], ids=str)
+@pytest.mark.parametrize("read", few_reads([*reads(), *rocksdb_reads()]), ids=str)
 def test_rows_are_sparks(read: Read, placed: Callable[[Path], Any]) -> None:
     expected = read.rows
     if "key_hash" in expected.column_names:

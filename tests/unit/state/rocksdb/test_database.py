@@ -23,11 +23,15 @@ from tests.support.databases import (
     rows_of,
     zip_by_rocksdb,
 )
+from tests.support.truth import DATA, Case, few
 
-DATA = Path(__file__).parents[3] / "data"
 PAIRS = list(itertools.zip_longest(COMPRESSIONS, CHECKSUMS, fillvalue="xxh3"))
 # rocksdict has no zlib: what Spark read of those files is in tests/unit/checkpoint/test_truth.py.
 ZIPS = sorted(path for path in DATA.glob("spark-*/*/checkpoint/state/**/*.zip") if "compression_z/" not in str(path))
+
+
+def case_of(path: Path) -> Case:
+    return Case(DATA.joinpath(*path.relative_to(DATA).parts[:2]))
 
 
 def key(number: int) -> bytes:
@@ -71,7 +75,7 @@ def test_compressions_and_checksums(tmp_path: Path, compression: str, checksum: 
     assert rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks()) == rows
 
 
-@pytest.mark.parametrize("path", ZIPS, ids=lambda path: str(path.relative_to(DATA)))
+@pytest.mark.parametrize("path", few(ZIPS, case_of, case_of), ids=lambda path: str(path.relative_to(DATA)))
 def test_zips_of_spark(path: Path) -> None:
     archive = decode(path.read_bytes(), str(path))
     database = Database(LocalFileManager(), str(path.parent), archive, str(path))

@@ -19,7 +19,7 @@ from hdfsstore.checkpoint.offset_log import read_offset_log
 from hdfsstore.fs.location import resolve
 from hdfsstore.state.protocols import StateStoreProvider
 from tests.support.rows import counted
-from tests.support.truth import Case, Read, cases
+from tests.support.truth import Case, Read, cases, few_reads
 
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
 ROCKSDB = [case for case in cases() if case.rocksdb]
@@ -78,7 +78,7 @@ class Copy:
         return batch_id + 1, ids[partition_id][place] if ids else None
 
 
-@pytest.mark.parametrize("read", READS, ids=str)
+@pytest.mark.parametrize("read", few_reads(READS), ids=str)
 def test_what_spark_wrote_is_read_and_continued(read: Read, tmp_path: Path) -> None:
     facts, copy = read.facts, Copy(read.case, tmp_path)
     store = facts["operator_id"], facts["store_name"]
