@@ -236,7 +236,7 @@ class Checkpoint:
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
         )
-        return reading.read_state(self._operator_state(request), request, self._threads)
+        return reading.read_state(self.operator_state(operator_id, batch_id), request, self._threads)
 
     def open_state(
         self,
@@ -271,7 +271,7 @@ class Checkpoint:
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
         )
-        return reading.open_state(self._operator_state(request), request, self._threads)
+        return reading.open_state(self.operator_state(operator_id, batch_id), request, self._threads)
 
     def read_changes(
         self,
@@ -310,23 +310,31 @@ class Checkpoint:
             value_schema=value_schema,
             state_var=state_var,
         )
-        state = self._operator_state(request, range(start_batch_id, end_batch_id + 1))
+        state = self.operator_state(operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
         return reading.read_changes(state, request, range(start_batch_id + 1, end_batch_id + 2), self._threads)
 
-    def _operator_state(self, request: StateRequest, batch_ids: Sequence[int] = ()) -> OperatorState:
-        """Finds the state of the request's operator, with the unique ids of `batch_ids` (its own batch by default)."""
-        operator_id = request.operator_id
-        (batch_id, conf, logged), files = both(
+    def operator_state(
+        self, operator_id: int = 0, batch_id: int | None = None, batch_ids: Sequence[int] = ()
+    ) -> OperatorState:
+        """The files of an operator's state after a committed batch (the newest by default), for what is not in rows.
+
+        Args:
+            batch_ids: the batches whose unique ids are needed; that batch by default.
+
+        Raises:
+            As read_state.
+        """
+        (committed_id, conf, logged), files = both(
             self._fs,
-            partial(self._committed, request.batch_id),
-            partial(OperatorFiles, self._fs, self.path, operator_id, request.batch_id),
+            partial(self._committed, batch_id),
+            partial(OperatorFiles, self._fs, self.path, operator_id, batch_id),
         )
         return OperatorState(
             fs=self._fs,
             provider=self._readable(conf),
-            operator=self._operator_of(files, operator_id, batch_id),
-            version=batch_id + 1,
-            unique_ids=self._unique_ids(operator_id, logged, batch_ids or (batch_id,)),
+            operator=self._operator_of(files, operator_id, committed_id),
+            version=committed_id + 1,
+            unique_ids=self._unique_ids(operator_id, logged, batch_ids or (committed_id,)),
             conf=conf,
             max_record_bytes=self._max_record_bytes,
         )

@@ -51,6 +51,11 @@ class OperatorState:
 
     def reader(self, store: Store, partition_id: int, family: str | None = None) -> PartitionReader:
         """Reads one partition of a store of the operator, or one column family in it."""
+        reader = self.files(store, partition_id)
+        return FamilyReader(reader, family) if family and isinstance(reader, RocksDbPartitionReader) else reader
+
+    def files(self, store: Store, partition_id: int) -> HdfsPartitionReader | RocksDbPartitionReader:
+        """Reads one partition of a store of the operator, and tells what its files take."""
         codec, row_checksums = confs.compression_codec(self.conf), confs.row_checksum(self.conf)
         where = self.fs, store.partition_path(partition_id)
         unique_ids = self._unique_ids(store, partition_id)
@@ -59,8 +64,7 @@ class OperatorState:
             return HdfsPartitionReader(*where, deltas, unique_ids, empty_folder=self.empty_folders)
         file_format = changelog_format(codec, self.max_record_bytes, row_checksums=row_checksums, checksum_files=True)
         delimiter = confs.merge_delimiter(self.conf)
-        reader = RocksDbPartitionReader(*where, file_format, unique_ids, delimiter, empty_folder=self.empty_folders)
-        return reader if family is None else FamilyReader(reader, family)
+        return RocksDbPartitionReader(*where, file_format, unique_ids, delimiter, empty_folder=self.empty_folders)
 
     def family_codecs(self, store: Store, family: ColumnFamily, *, lists: bool) -> tuple[KeyCodec, ValueCodec]:
         """How the keys and values of a column family hold their rows.

@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store, UnsupportedProviderError
-from hdfsstore.cli.progress import rows_counted
+from hdfsstore.checkpoint.operator_state import OperatorState
+from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
+from hdfsstore.cli.progress import counted, rows_counted
 from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.state.usage import Restart, Sizes, usage
 
-ROCKSDB_FOLDERS = ("SSTs", "logs")  # In a partition's folder, beside its versions.
+
+@dataclass(frozen=True)
+class FilesReport:
+    """Some files, and their bytes together."""
+
+    files: int
+    bytes: int
+
+
+Kinds = dict[str, FilesReport]  # By kind: "delta" and "snapshot", or "changelog", "zip" and "sst"; "other".
 
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """One partition of a store; `rows` is None if they were not counted."""
+    """One partition of a store.
+
+    `rows` is None if they were not counted. `kinds` has all files. `restart` has those that a restart downloads, and
+    `shared` those of them that snapshots of other versions need, too; both are None where `rows` is.
+    """
 
     partition_id: int
     rows: int | None
     bytes: int
     files: int
+    kinds: Kinds
+    restart: Kinds | None
+    shared: FilesReport | None
 
 
 Fields = list[tuple[str, str]]  # Name and Arrow type.
@@ -33,11 +53,16 @@ Fields = list[tuple[str, str]]  # Name and Arrow type.
 
 @dataclass(frozen=True)
 class FamilyReport:
-    """The schema of a column family; a store of the HDFS-backed provider has one, "default"."""
+    """The schema of a column family; most stores have one, "default".
+
+    `number` is the family's in the files, and `rows` are its rows in all partitions; None where it is not known.
+    """
 
     name: str
     key: Fields
     value: Fields
+    number: int | None
+    rows: int | None
 
 
 @dataclass(frozen=True)
@@ -121,52 +146,78 @@ def _query_id(checkpoint: Checkpoint) -> str | None:
 
 
 def _store(checkpoint: Checkpoint, operator: Operator, store: Store, count_rows: bool) -> StoreReport:
-    note, counts = None, Counter[int]()
+    note, counts, restarts = None, Counter[tuple[int, str]](), dict[int, Restart]()
     if count_rows:
         try:
-            counts = _count(checkpoint, operator, store)
+            state = checkpoint.operator_state(operator.operator_id)
+            counts = _count_families(state, store) if store.has_families else _count(checkpoint, operator, store)
+            restarts = {number: state.files(store, number).restart(state.version) for number in store.partition_ids}
         except UnsupportedProviderError:
             note = "rows are not counted: this provider's files cannot be read yet"
         except StateStoreError as error:
             note = f"rows are not counted: {error}"
     known = count_rows and note is None
-    partitions = [
-        PartitionReport(number, counts[number] if known else None, *_files(checkpoint, store, number))
-        for number in store.partition_ids
-    ]
+    numbers = {name: number for restart in restarts.values() for name, number in restart.families.items()}
     return StoreReport(
         store.name,
         store.num_partitions,
         store.num_cols_prefix_key,
         [
-            FamilyReport(family.name, _fields(family.key_type), _fields(family.value_type))
+            FamilyReport(
+                family.name,
+                _fields(family.key_type),
+                _fields(family.value_type),
+                numbers.get(family.name),
+                sum(rows for (_, name), rows in counts.items() if name == family.name) if known else None,
+            )
             for family in store.column_families
         ],
-        partitions,
+        [
+            _partition(checkpoint, store, number, counts, restarts.get(number) if known else None)
+            for number in store.partition_ids
+        ],
         note,
     )
 
 
-def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[int]:
-    counts: Counter[int] = Counter()
+def _partition(
+    checkpoint: Checkpoint, store: Store, number: int, counts: Counter[tuple[int, str]], restart: Restart | None
+) -> PartitionReport:
+    kinds = usage(checkpoint.file_manager, store.partition_path(number))
+    return PartitionReport(
+        number,
+        None if restart is None else sum(rows for (partition, _), rows in counts.items() if partition == number),
+        sum(sizes.bytes for sizes in kinds.values()),
+        sum(sizes.files for sizes in kinds.values()),
+        _kinds(kinds),
+        None if restart is None else _kinds(restart.files),
+        None if restart is None else FilesReport(*restart.shared),
+    )
+
+
+def _kinds(sizes: Mapping[str, Sizes]) -> Kinds:
+    return {kind: FilesReport(*of_kind) for kind, of_kind in sorted(sizes.items()) if of_kind.files}
+
+
+def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[tuple[int, str]]:
+    """Rows by partition and column family."""
+    counts: Counter[tuple[int, str]] = Counter()
     with checkpoint.open_state(operator.operator_id, store.name) as state:
         for batch in rows_counted(state, f"Counting {store.name} of operator {operator.operator_id}"):
             for count in pc.value_counts(batch["partition_id"]):
-                counts[count["values"].as_py()] += count["counts"].as_py()
+                counts[count["values"].as_py(), DEFAULT_FAMILY] += count["counts"].as_py()
     return counts
 
 
-def _files(checkpoint: Checkpoint, store: Store, partition_id: int) -> tuple[int, int]:
-    """Bytes and number of a partition's files, without hidden files (checksums)."""
-    folders = [store.partition_path(partition_id)]
-    sizes: list[int] = []
-    while folders:
-        for info in checkpoint.file_manager.list_folder(folders.pop()):
-            if info.is_file and not info.base_name.startswith("."):
-                sizes.append(info.size)
-            elif info.base_name in ROCKSDB_FOLDERS:
-                folders.append(info.path)
-    return sum(sizes), len(sizes)
+def _count_families(state: OperatorState, store: Store) -> Counter[tuple[int, str]]:
+    """The same for a store with column families."""
+    places = [(number, family.name) for number in store.partition_ids for family in store.column_families]
+    return Counter(
+        {
+            (number, name): sum(state.reader(store, number, name).stream(state.version, len))
+            for number, name in counted(places, f"Counting {store.name} of operator {store.operator_id}", len(places))
+        }
+    )
 
 
 def _fields(struct: StructType) -> Fields:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hdfsstore.cli.inspection import Fields, PartitionReport, Report, StoreReport
+from hdfsstore.cli.inspection import Fields, Kinds, PartitionReport, Report, StoreReport
 
 SHOWN_PARTITIONS = 16
 BAR = 24
@@ -56,13 +59,37 @@ def _show_store(console: Console, store: StoreReport) -> None:
     console.print(Text("  " + ", ".join(facts), "bold"))
     for family in store.schemas:
         of = f" of {family.name}" if len(store.schemas) > 1 else ""
-        console.print(_pairs([(f"  key{of}", _schema(family.key)), (f"  value{of}", _schema(family.value))]))
+        pairs = [(f"  key{of}", _schema(family.key)), (f"  value{of}", _schema(family.value))]
+        if family.number is not None and of:
+            pairs.append((f"  family {family.name}", f"number {family.number}, {family.rows:,} rows"))
+        console.print(_pairs(pairs))
     if not store.schemas:
         console.print(Text("    no schema file (Spark 2 wrote none)", "yellow"))
     if store.note:
         console.print(Text(f"    {store.note}", "yellow"))
     if store.partitions:
         console.print(_partitions(store.partitions))
+        console.print(_pairs(_files(store.partitions)))
+
+
+def _files(partitions: list[PartitionReport]) -> list[tuple[str, str]]:
+    """What the files of all partitions take, and what a restart downloads of them."""
+    pairs = [("  files", _sizes([partition.kinds for partition in partitions]))]
+    if all(partition.restart is not None for partition in partitions):
+        pairs.append(("  a restart reads", _sizes([partition.restart or {} for partition in partitions])))
+        shared = [{"files": each.shared} for each in partitions if each.shared and each.shared.files]
+        if shared:
+            pairs.append(("  of these, other versions share", _sizes(shared)))
+    return pairs
+
+
+def _sizes(of_partitions: Sequence[Kinds]) -> str:
+    files, total = Counter[str](), Counter[str]()
+    for kinds in of_partitions:
+        for kind, sizes in kinds.items():
+            files[kind] += sizes.files
+            total[kind] += sizes.bytes
+    return ", ".join(f"{kind}: {files[kind]} of {size(total[kind])}" for kind in files) or "none"
 
 
 def _partitions(partitions: list[PartitionReport]) -> Table:

@@ -9,11 +9,12 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from hdfsstore.codecs.records import RecordChunk, RecordFormat
-from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.codecs.records import FileKind, RecordChunk, RecordFormat
+from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import Input
+from hdfsstore.state.usage import Restart, Sizes
 from hdfsstore.state.versions.chain import (
     LineageFiles,
     ListedFiles,
@@ -22,7 +23,7 @@ from hdfsstore.state.versions.chain import (
     warn_of_empty,
     with_listing,
 )
-from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
 
 T = TypeVar("T")
 Opened: TypeAlias = tuple[VersionId, Input]
@@ -61,6 +62,29 @@ class BasePartitionReader:
             for with_ids, group in groupby(versions, lambda version: version in self._unique_ids)
             for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
         ]
+
+    def restart(self, version: int) -> Restart:
+        """What a load of `version` reads. Raises as a load does where files are missing, or a snapshot is damaged."""
+        listing = StateFiles.list(self._fs, self._folder, self._format.extensions)
+
+        def size(version_id: VersionId, kind: FileKind) -> int:
+            name = file_name(version_id, kind, self._format.extensions)
+            if name not in listing.sizes:
+                raise MissingFileError("it was removed meanwhile", f"{self._folder}/{name}")
+            return listing.sizes[name]
+
+        def read(files: VersionFiles, chain: Chain) -> Restart:
+            delta, snapshot = self._format.extensions
+            sizes = {delta: Sizes.of(size(each, "delta") for each in chain.deltas)}
+            if chain.snapshot is not None:
+                sizes[snapshot] = Sizes.of([size(chain.snapshot, "snapshot")])
+            return self._with_parts(Restart(sizes, Sizes(), {}), files, chain, listing)
+
+        return self._read(version, read)
+
+    def _with_parts(self, restart: Restart, _files: VersionFiles, _chain: Chain, _listing: StateFiles) -> Restart:
+        """Adds the files that snapshots name; those of this base name none."""
+        return restart
 
     def _changes_listed(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         def read(listing: StateFiles) -> list[T]:

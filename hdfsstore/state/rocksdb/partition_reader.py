@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -16,13 +17,15 @@ from hdfsstore._cext.sst import Merge, Overlay
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.reading import Input, file_types, read_whole
+from hdfsstore.fs.in_order import in_order
+from hdfsstore.fs.reading import Input, file_types, read_file, read_whole
 from hdfsstore.state.base.partition_reader import BasePartitionReader
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
 from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.database import Database
+from hdfsstore.state.usage import SST, Restart, Sizes
 from hdfsstore.state.versions.chain import VersionFiles, older_chain
-from hdfsstore.state.versions.files import Chain, VersionId
+from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 
 T = TypeVar("T")
 
@@ -104,6 +107,28 @@ class RocksDbPartitionReader(BasePartitionReader):
                 return _decoded(files, chain.snapshot, source).families
 
         return self._read(version, read)
+
+    def _with_parts(self, restart: Restart, files: VersionFiles, chain: Chain, listing: StateFiles) -> Restart:
+        """Adds the SST files of the zip, and of them those that other zips name, too."""
+        if chain.snapshot is None:
+            return restart
+        with closing(files.open(chain.snapshot, "snapshot")) as source:
+            base = _decoded(files, chain.snapshot, source)
+        others = [partial(self._ssts, files.path(each, "snapshot")) for each in listing.snapshots - {chain.snapshot}]
+        with in_order(self._fs, others) as named:
+            shared = {remote for ssts in named for remote in ssts}
+        return Restart(
+            {**restart.files, SST: Sizes.of(sst.size for sst in base.ssts)},
+            Sizes.of(sst.size for sst in base.ssts if sst.remote in shared),
+            base.families,
+        )
+
+    def _ssts(self, zip_path: str) -> list[str]:
+        """The SST files of a zip; none if it cannot be read, for then no load can use it."""
+        try:
+            return [sst.remote for sst in archive.decode(read_file(self._fs, zip_path), zip_path).ssts]
+        except (FileNotFoundError, CorruptFileError):
+            return []
 
     def _merged(self, files: VersionFiles, chain: Chain, keys: KeyRange, stack: ExitStack) -> Iterator[RecordChunk]:
         changelogs, base = self._opened(files, chain, stack)

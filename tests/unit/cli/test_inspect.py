@@ -7,7 +7,8 @@ import pytest
 
 from hdfsstore import Checkpoint
 from hdfsstore.cli.overview import size
-from tests.support.truth import Case, cases
+from hdfsstore.state.rocksdb.archive import decode
+from tests.support.truth import Case, cases, few_cases
 from tests.unit.cli.conftest import Run, checkpoint
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -17,7 +18,7 @@ def inspected(run: Run, case: str, *options: str) -> Any:
     return json.loads(run("inspect", checkpoint(case), "--json", *options).out)
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", few_cases(cases()), ids=str)
 def test_tells_what_spark_knows_of_each_checkpoint(case: Case, run: Run) -> None:
     report = json.loads(run("inspect", case.checkpoint, "--json").out)
     assert report["query_id"] == json.loads((case.checkpoint / "metadata").read_text())["id"]
@@ -28,7 +29,7 @@ def test_tells_what_spark_knows_of_each_checkpoint(case: Case, run: Run) -> None
     assert set(report["pinned"]) == set(Checkpoint(case.checkpoint).batches[-1].conf)
 
 
-@pytest.mark.parametrize("case", [case for case in cases() if not case.families], ids=str)
+@pytest.mark.parametrize("case", few_cases(case for case in cases() if not case.families), ids=str)
 def test_counts_the_rows_that_spark_reads(case: Case, run: Run) -> None:
     last = case.facts["committed_batches"][-1]
     expected = {
@@ -76,6 +77,81 @@ def test_rocksdb(run: Run) -> None:
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]
     schema = (folder / "_metadata" / "schema").stat().st_size
     assert store["partitions"][0]["bytes"] == sum(sizes) - schema
+
+
+def sized(*paths: Path) -> dict[str, int]:
+    return {"files": len(paths), "bytes": sum(path.stat().st_size for path in paths)}
+
+
+def test_the_files_of_a_rocksdb_and_what_a_restart_downloads(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(checkpoint("rocksdb_changelog_later"), tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "state" / "0" / "0"
+    zips, changelogs, ssts = (
+        sorted(folder.glob(names), key=lambda path: int(path.name.partition(".")[0].partition("-")[0]))
+        for names in ("*.zip", "*.changelog", "SSTs/*.sst")
+    )
+    last = json.loads(run("inspect", tmp_path, "--json").out)["committed_batches"][-1]
+    base = int(zips[-1].stem)
+    named = {
+        number: {sst.remote for sst in decode((folder / f"{number}.zip").read_bytes(), "").ssts}
+        for number in (int(path.stem) for path in zips)
+    }
+    (store,) = inspected(run, "rocksdb_changelog_later")["operators"][0]["stores"]
+    partition = store["partitions"][0]
+    others = [path for path in (folder / "logs").glob("*") if not path.name.startswith(".")]
+    kinds = {"zip": sized(*zips), "changelog": sized(*changelogs), "sst": sized(*ssts)}
+    assert partition["kinds"] == kinds | ({"other": sized(*others)} if others else {})
+    later = [path for path in changelogs if int(path.stem) > base]
+    assert later
+    assert int(later[-1].stem) == last + 1
+    needed = [folder / "SSTs" / name for name in named.pop(base)]
+    assert partition["restart"] == {"zip": sized(zips[-1]), "changelog": sized(*later), "sst": sized(*needed)}
+    assert partition["shared"] == sized(*(path for path in needed if path.name in set().union(*named.values())))
+    out = run("inspect", tmp_path).out
+    assert "a restart reads" in out
+    assert "sst: " in out
+    (store,) = inspected(run, "rocksdb_changelog_later", "--no-rows")["operators"][0]["stores"]
+    assert (store["partitions"][0]["restart"], store["partitions"][0]["shared"]) == (None, None)
+    assert store["partitions"][0]["kinds"] == partition["kinds"]
+
+
+def test_a_damaged_zip_hides_nothing_else(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(checkpoint("rocksdb_changelog_later"), tmp_path, dirs_exist_ok=True)
+    for path in (tmp_path / "state" / "0" / "0").glob("*.zip"):
+        path.write_bytes(b"no zip")
+        path.with_name(f".{path.name}.crc").unlink()
+    (store,) = json.loads(run("inspect", tmp_path, "--json").out)["operators"][0]["stores"]
+    assert ".zip: it is not a zip file" in store["note"]
+    assert [partition["restart"] for partition in store["partitions"]] == [None] * len(store["partitions"])
+    assert "zip" in store["partitions"][0]["kinds"]
+
+
+def test_the_files_of_deltas_that_a_restart_downloads(run: Run) -> None:
+    (store,) = inspected(run, "snapshots_purged")["operators"][0]["stores"]
+    folder = checkpoint("snapshots_purged") / "state" / "0" / "0"
+    snapshot = max(folder.glob("*.snapshot"), key=lambda path: int(path.stem))
+    deltas = [path for path in folder.glob("*.delta") if int(path.stem) > int(snapshot.stem)]
+    expected = {"snapshot": sized(snapshot), "delta": sized(*deltas)}
+    assert store["partitions"][0]["restart"] == {kind: sizes for kind, sizes in expected.items() if sizes["files"]}
+    assert store["partitions"][0]["shared"] == sized()
+    assert [family["number"] for family in store["schemas"]] == [None]
+
+
+@pytest.mark.parametrize("case", ["transform_structures", "transform_structures_zips", "rocksdb_join_format4"])
+def test_column_families(case: str, run: Run) -> None:
+    (store,) = inspected(run, case)["operators"][0]["stores"]
+    numbers = {family["name"]: family["number"] for family in store["schemas"]}
+    assert len(set(numbers.values())) == len(numbers)
+    assert None not in numbers.values()
+    assert store["note"] is None
+    assert sum(family["rows"] for family in store["schemas"]) == sum(each["rows"] for each in store["partitions"]) > 0
+    if case.startswith("transform"):
+        opened = Checkpoint(checkpoint(case))
+        rows = {family["name"]: family["rows"] for family in store["schemas"]}
+        assert rows["total"] == opened.read_state(state_var="total").num_rows
+        assert rows["times"] == opened.read_state(state_var="times").num_rows
+        assert rows["seen"] == opened.read_state(state_var="seen", flatten_collections=False).num_rows
+    assert f"number {min(numbers.values())}, " in run("inspect", checkpoint(case)).out
 
 
 def test_on_a_terminal(run: Run) -> None:
