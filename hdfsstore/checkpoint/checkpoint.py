@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
-from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch, to_batch
-from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
+from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.committed_states import CommittedStates
 from hdfsstore.checkpoint.location import check_checkpoint
-from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
+from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.reading import StateRequest
@@ -24,14 +24,10 @@ from hdfsstore.errors import (
     CheckpointNotFoundError,
     CorruptFileError,
     StateStoreError,
-    UnsupportedProviderError,
 )
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.in_order import both, in_order
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.storage_options import StorageOptions
-
-_ROCKSDB_ENDINGS = (".zip", ".changelog")
 
 
 class Checkpoint:
@@ -65,9 +61,9 @@ class Checkpoint:
             raise ValueError(f"num_threads is {num_threads}; give at least one thread")
         self._fs, self.path = resolve(location, storage_options)
         self._threads = num_threads or os.cpu_count() or 1
-        self._max_record_bytes = max_record_bytes
         check_checkpoint(self._fs, self.path)
         self._logs = BatchLogs(self._fs, self.path)
+        self._states = CommittedStates(self._fs, self.path, self._logs, max_record_bytes)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.path!r})"
@@ -125,16 +121,7 @@ class Checkpoint:
         Raises:
             BatchNotAvailableError: no batch is committed.
         """
-        return self._latest(self._logs.look())
-
-    def _latest(self, logged: Logged) -> int:
-        if not logged.done:
-            begun = logged.offsets.files
-            what = f"batch {max(begun)} is under way, and" if begun else "the query has not begun:"
-            raise BatchNotAvailableError(
-                f"{what} no batch is committed", self.path, remedy="Let the query finish a batch, then read again"
-            )
-        return max(logged.done)
+        return self._states.latest(self._logs.look())
 
     def batch(self, batch_id: int) -> Batch:
         """One batch.
@@ -167,22 +154,7 @@ class Checkpoint:
         Raises:
             CheckpointNotFoundError: the query has no such operator.
         """
-        files = OperatorFiles(self._fs, self.path, operator_id, batch_id)
-        return self._operator_of(files, operator_id, batch_id)
-
-    def _operator_of(self, files: OperatorFiles, operator_id: int, batch_id: int | None) -> Operator:
-        if not files.empty:
-            return files.at(batch_id)
-        operators = list_operators(self._fs, self.path, batch_id)
-        for operator in operators:
-            if operator.operator_id == operator_id:
-                return operator
-        numbers = ", ".join(str(operator.operator_id) for operator in operators)
-        raise CheckpointNotFoundError(
-            f"the query has no operator {operator_id}",
-            self.path,
-            remedy=f"Its operators are {numbers}" if numbers else "It keeps no state",
-        )
+        return self._states.operator(OperatorFiles(self._fs, self.path, operator_id, batch_id), batch_id)
 
     def read_state(
         self,
@@ -299,7 +271,7 @@ class Checkpoint:
                 self.path,
                 remedy="Give the earlier one first",
             )
-        self._committed(start_batch_id)
+        self._states.committed(start_batch_id)
         request = StateRequest(
             operator_id=operator_id,
             store_name=store_name,
@@ -324,77 +296,11 @@ class Checkpoint:
         Raises:
             As read_state.
         """
-        (committed_id, conf, logged), files = both(
-            self._fs,
-            partial(self._committed, batch_id),
-            partial(OperatorFiles, self._fs, self.path, operator_id, batch_id),
-        )
-        return OperatorState(
-            fs=self._fs,
-            provider=self._readable(conf),
-            operator=self._operator_of(files, operator_id, committed_id),
-            version=committed_id + 1,
-            unique_ids=self._unique_ids(operator_id, logged, batch_ids or (committed_id,)),
-            conf=conf,
-            max_record_bytes=self._max_record_bytes,
-        )
-
-    def _unique_ids(self, operator_id: int, logged: Logged, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
-        """Version -> partition -> the id of each store, for those of these batches that wrote ids."""
-        commits = logged.commits
-        wanted = [batch_id for batch_id in batch_ids if batch_id in commits.files]
-        entries = self._logs.commits.read_all(commits, wanted)
-        return {
-            batch_id + 1: entry.state_unique_ids[operator_id]
-            for batch_id, entry in entries.items()
-            if operator_id in entry.state_unique_ids
-        }
-
-    def _committed(self, batch_id: int | None) -> tuple[int, dict[str, str], Logged]:
-        """A committed batch, the newest by default, the conf that it ran under, and the listing that tells of it.
-
-        Any batch before the newest was committed once: its logs may be purged before its state is.
-        """
-        logged = self._logs.look()
-        latest = self._latest(logged)
-        batch_id = latest if batch_id is None else batch_id
-        begun = logged.offsets.files
-        if batch_id > latest or batch_id < 0 or (batch_id in begun and batch_id not in logged.done):
-            what = "was begun and is not committed" if batch_id in begun else "does not exist"
-            raise BatchNotAvailableError(
-                f"batch {batch_id} {what}", self.path, remedy=f"The newest committed batch is {latest}"
-            )
-        for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
-            if pinned := self._logs.offsets.read(logged.offsets, kept):  # None: purged since the listing
-                return batch_id, pinned.conf, logged
-        return batch_id, {}, logged
+        return self._states.find(operator_id, batch_id, batch_ids)
 
     @property
     def provider(self) -> str:
         """The class of the state store provider: pinned by the newest batch, else told by the files."""
         offsets = self._logs.look().offsets
         newest = self._logs.offsets.read(offsets, max(offsets.files)) if offsets.files else None
-        return self._provider_of(newest.conf if newest else {})
-
-    def _provider_of(self, conf: Mapping[str, str]) -> str:
-        found = (
-            confs.ROCKSDB_PROVIDER if confs.PROVIDER not in conf and self._has_rocksdb_files() else confs.HDFS_PROVIDER
-        )
-        return conf.get(confs.PROVIDER, found)
-
-    def _readable(self, conf: Mapping[str, str]) -> str:
-        """The provider of a batch with that conf. Raises UnsupportedProviderError if it is none of Spark's."""
-        provider = self._provider_of(conf)
-        if provider not in PROVIDERS:
-            raise UnsupportedProviderError(
-                f"the state is in the format of {provider}, which this release cannot read",
-                self.path,
-                remedy="Batches, operators and schemas can be read; for the rows use Spark's statestore source",
-            )
-        return provider
-
-    def _has_rocksdb_files(self) -> bool:
-        stores = (store for operator in self.operators for store in operator.stores)
-        folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
-        with in_order(self._fs, [partial(self._fs.list_folder, folder) for folder in folders]) as listed:
-            return any(info.base_name.endswith(_ROCKSDB_ENDINGS) for infos in listed for info in infos)
+        return self._states.provider_of(newest.conf if newest else {})

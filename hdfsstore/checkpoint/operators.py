@@ -175,13 +175,14 @@ class OperatorFiles:
     """An operator's folder and metadata, listed once.
 
     Args:
+        operator_id: the operator's number, also an attribute.
         batch_id: `at` will probably be asked for this batch (the newest by default), so its metadata is read at once.
     """
 
     def __init__(self, fs: FileManager, root: str, operator_id: int, batch_id: int | None = None) -> None:
         self._fs = fs
         self._root = root
-        self._operator_id = operator_id
+        self.operator_id = operator_id
         self._folder = f"{root}/state/{operator_id}"
         self._infos, self._metadata = both(
             fs, partial(fs.list_folder, self._folder), partial(_metadata_of, fs, self._folder, batch_id)
@@ -199,7 +200,7 @@ class OperatorFiles:
         if metadata is None:
             return self._of_folders(partitions, batch_id)
         stores = [self._store(each.name, list(partitions), each.num_partitions, each) for each in metadata.stores]
-        return Operator(self._operator_id, metadata.name, stores, metadata.properties)
+        return Operator(self.operator_id, metadata.name, stores, metadata.properties)
 
     def _of_folders(self, partitions: dict[int, str], batch_id: int | None) -> Operator:
         """An operator without metadata."""
@@ -208,10 +209,10 @@ class OperatorFiles:
         with in_order(self._fs, [partial(self._fs.list_folder, path) for path in partitions.values()]) as listed:
             names = sorted({name for infos in listed for name in _store_names(infos)})
         stores = [self._store(name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
-        return Operator(self._operator_id, None, stores, {})
+        return Operator(self.operator_id, None, stores, {})
 
     def _store(self, name: str, ids: list[int], num_partitions: int, metadata: StoreMetadata | None = None) -> Store:
-        return Store(self._fs, self._folder, self._operator_id, name, ids, num_partitions, metadata)
+        return Store(self._fs, self._folder, self.operator_id, name, ids, num_partitions, metadata)
 
 
 def _metadata_of(fs: FileManager, folder: str, batch_id: int | None) -> OperatorMetadataFiles:

@@ -1,0 +1,128 @@
+"""Finds the state of an operator after a committed batch: its metadata, its provider, and its unique ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
+from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
+from hdfsstore.checkpoint.operators import Operator, OperatorFiles, list_operators
+from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, UnsupportedProviderError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.in_order import both, in_order
+
+_ROCKSDB_ENDINGS = (".zip", ".changelog")
+
+
+class CommittedStates:
+    """The state of a checkpoint's operators, after each of its committed batches.
+
+    Args:
+        path: the checkpoint.
+        logs: its logs.
+        max_record_bytes: as OperatorState has it.
+    """
+
+    def __init__(self, fs: FileManager, path: str, logs: BatchLogs, max_record_bytes: int) -> None:
+        self._fs = fs
+        self._path = path
+        self._logs = logs
+        self._max_record_bytes = max_record_bytes
+
+    def find(self, operator_id: int, batch_id: int | None, batch_ids: Sequence[int] = ()) -> OperatorState:
+        """The operator's state after a batch, as Checkpoint.operator_state says."""
+        (committed_id, conf, logged), files = both(
+            self._fs,
+            partial(self.committed, batch_id),
+            partial(OperatorFiles, self._fs, self._path, operator_id, batch_id),
+        )
+        return OperatorState(
+            fs=self._fs,
+            provider=self._readable(conf),
+            operator=self.operator(files, committed_id),
+            version=committed_id + 1,
+            unique_ids=self._unique_ids(operator_id, logged, batch_ids or (committed_id,)),
+            conf=conf,
+            max_record_bytes=self._max_record_bytes,
+        )
+
+    def latest(self, logged: Logged) -> int:
+        """The newest batch that is committed. Raises BatchNotAvailableError."""
+        if not logged.done:
+            begun = logged.offsets.files
+            what = f"batch {max(begun)} is under way, and" if begun else "the query has not begun:"
+            raise BatchNotAvailableError(
+                f"{what} no batch is committed", self._path, remedy="Let the query finish a batch, then read again"
+            )
+        return max(logged.done)
+
+    def operator(self, files: OperatorFiles, batch_id: int | None) -> Operator:
+        """The operator of these files, with the metadata it has at a batch. Raises CheckpointNotFoundError."""
+        if not files.empty:
+            return files.at(batch_id)
+        operators = list_operators(self._fs, self._path, batch_id)
+        for operator in operators:
+            if operator.operator_id == files.operator_id:
+                return operator
+        numbers = ", ".join(str(operator.operator_id) for operator in operators)
+        raise CheckpointNotFoundError(
+            f"the query has no operator {files.operator_id}",
+            self._path,
+            remedy=f"Its operators are {numbers}" if numbers else "It keeps no state",
+        )
+
+    def committed(self, batch_id: int | None) -> tuple[int, dict[str, str], Logged]:
+        """A committed batch, the newest by default, the conf that it ran under, and the listing that tells of it.
+
+        Any batch before the newest was committed once: its logs may be purged before its state is.
+        """
+        logged = self._logs.look()
+        latest = self.latest(logged)
+        batch_id = latest if batch_id is None else batch_id
+        begun = logged.offsets.files
+        if batch_id > latest or batch_id < 0 or (batch_id in begun and batch_id not in logged.done):
+            what = "was begun and is not committed" if batch_id in begun else "does not exist"
+            raise BatchNotAvailableError(
+                f"batch {batch_id} {what}", self._path, remedy=f"The newest committed batch is {latest}"
+            )
+        for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
+            if pinned := self._logs.offsets.read(logged.offsets, kept):  # None: purged since the listing
+                return batch_id, pinned.conf, logged
+        return batch_id, {}, logged
+
+    def provider_of(self, conf: Mapping[str, str]) -> str:
+        """The class of the state store provider that wrote a batch with that conf, else told by the files."""
+        found = (
+            confs.ROCKSDB_PROVIDER if confs.PROVIDER not in conf and self._has_rocksdb_files() else confs.HDFS_PROVIDER
+        )
+        return conf.get(confs.PROVIDER, found)
+
+    def _unique_ids(self, operator_id: int, logged: Logged, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
+        """Version -> partition -> the id of each store, for those of these batches that wrote ids."""
+        commits = logged.commits
+        wanted = [batch_id for batch_id in batch_ids if batch_id in commits.files]
+        entries = self._logs.commits.read_all(commits, wanted)
+        return {
+            batch_id + 1: entry.state_unique_ids[operator_id]
+            for batch_id, entry in entries.items()
+            if operator_id in entry.state_unique_ids
+        }
+
+    def _readable(self, conf: Mapping[str, str]) -> str:
+        """The provider of a batch with that conf. Raises UnsupportedProviderError if it is none of Spark's."""
+        provider = self.provider_of(conf)
+        if provider not in PROVIDERS:
+            raise UnsupportedProviderError(
+                f"the state is in the format of {provider}, which this release cannot read",
+                self._path,
+                remedy="Batches, operators and schemas can be read; for the rows use Spark's statestore source",
+            )
+        return provider
+
+    def _has_rocksdb_files(self) -> bool:
+        stores = (store for operator in list_operators(self._fs, self._path) for store in operator.stores)
+        folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
+        with in_order(self._fs, [partial(self._fs.list_folder, folder) for folder in folders]) as listed:
+            return any(info.base_name.endswith(_ROCKSDB_ENDINGS) for infos in listed for info in infos)
