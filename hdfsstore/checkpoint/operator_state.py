@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.checkpoint.spark_quirks import prefix_encoder
 from hdfsstore.checkpoint.state_schema import ColumnFamily
+from hdfsstore.codecs.avro_rows import AvroRows
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
-from hdfsstore.codecs.rocksdb_keys import KeyCodec, family_prefix, key_codec
+from hdfsstore.codecs.rocksdb_keys import KeyCodec, Rows, RowsOf, family_prefix, key_codec
 from hdfsstore.codecs.rocksdb_values import ValueCodec
 from hdfsstore.codecs.types import StructType
+from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
@@ -73,20 +76,31 @@ class OperatorState:
             lists: whether a value is a list of rows.
 
         Raises:
-            UnsupportedProviderError: its rows are encoded with Avro.
+            UnsupportedProviderError: rows are encoded in another way than Spark has.
+            UnsupportedTypeError, UnsupportedVersionError: Avro has no such type or key.
+            StateStoreError: they are encoded with Avro, and fastavro is missing.
         """
-        encoding = self.conf.get(confs.ENCODING_FORMAT, "unsaferow")
-        if encoding != "unsaferow":
+        encoding = self.conf.get(confs.ENCODING_FORMAT, "unsaferow").strip().lower()
+        if encoding not in ("unsaferow", "avro"):
             raise UnsupportedProviderError(
                 f"the rows of the store {store.name!r} are encoded as {encoding!r}, which this release cannot read",
                 store.schema_path,
                 remedy="Read them with Spark's statestore source",
             )
-        row_checksums = confs.row_checksum(self.conf)
-        return (
-            key_codec(family.key_type, family.key_encoder, b""),
-            ValueCodec(family.value_type, lists=lists, row_checksums=row_checksums, key_start=len(family_prefix(0))),
+        key_rows: tuple[RowsOf, RowsOf] = RowCodec, RowCodec
+        value_rows: Rows | None = None
+        if encoding == "avro":
+            key_rows = partial(AvroRows, schema_id=family.key_schema_id), AvroRows
+            value_rows = AvroRows(family.value_type, family.value_schema_id, store.value_types(family.name))
+        values = ValueCodec(
+            family.value_type,
+            lists=lists,
+            row_checksums=confs.row_checksum(self.conf),
+            key_start=len(family_prefix(0)),
+            rows=value_rows,
+            commas=confs.merge_delimiter(self.conf) == b",",
         )
+        return key_codec(family.key_type, family.key_encoder, b"", *key_rows), values
 
     def codecs(self, store: Store, key_type: StructType, value_type: StructType) -> tuple[KeyCodec, ValueCodec] | None:
         """How the keys and values of a store in RocksDB hold their rows; None: they are the rows."""

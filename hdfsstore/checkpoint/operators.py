@@ -84,9 +84,13 @@ class Store:
     @property
     def schema_path(self) -> str:
         """The path of the newest schema file, which may be missing (Spark 2)."""
-        if self._schema_files:
-            return f"{self._operator_folder}/_stateSchema/{self._schema_files[-1]}"
-        return f"{self.partition_path(0)}/_metadata/schema"
+        return self._schema_paths[-1]
+
+    @property
+    def _schema_paths(self) -> list[str]:
+        """From the oldest to the newest."""
+        of_families = [f"{self._operator_folder}/_stateSchema/{name}" for name in self._schema_files]
+        return of_families or [f"{self.partition_path(0)}/_metadata/schema"]
 
     @property
     def has_families(self) -> bool:
@@ -107,8 +111,16 @@ class Store:
     @cached_property
     def column_families(self) -> list[ColumnFamily]:
         """The schema of each column family. Most stores have one, "default"; without a schema file there is none."""
+        return self._families(self.schema_path)
+
+    def value_types(self, name: str) -> dict[int, StructType]:
+        """Schema id -> the type of the values of a column family that were written with it."""
+        older = (family for path in self._schema_paths for family in self._families(path))
+        return {family.value_schema_id: family.value_type for family in older if family.name == name}
+
+    def _families(self, path: str) -> list[ColumnFamily]:
         try:
-            return read_state_schema(self._fs, self.schema_path)
+            return read_state_schema(self._fs, path)
         except FileNotFoundError:
             return []
 

@@ -8,13 +8,14 @@
     timestamp in front     family | timestamp | byte 0 | row of all columns but the last, which is the timestamp
     timestamp at the end   family | byte 0 | row of all columns but the last | timestamp
 
-A family is an int16 LE, in stores with column families only. Byte 0 is the encoding's version. Rows are UnsafeRows.
+A family is an int16 LE, in stores with column families only. Byte 0 is the encoding's version. Rows are UnsafeRows, or
+as avro_rows.py has them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -38,6 +39,21 @@ _ORDERED: dict[type[t.DataType], tuple[int, bool]] = {
     t.FloatType: (4, True),
     t.DoubleType: (8, True),
 }
+
+
+class Rows(Protocol):
+    """Converts the rows of one schema, as RowCodec does."""
+
+    arrow_type: Any
+
+    def decode(self, data: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
+        """Rows as structs; `spans` are their (offset, size) in the data."""
+
+    def encode(self, rows: pa.StructArray, /) -> BinaryRows:
+        """The bytes of rows."""
+
+
+RowsOf: TypeAlias = Callable[[t.StructType], Rows]
 
 
 class KeyCodec(Protocol):
@@ -76,22 +92,33 @@ def after(prefix: bytes) -> bytes | None:
     return None if number >> (8 * len(prefix)) else number.to_bytes(len(prefix), "big")
 
 
-def key_codec(key_type: t.StructType, encoder: Mapping[str, Any], family: bytes) -> KeyCodec:
+def key_codec(
+    key_type: t.StructType,
+    encoder: Mapping[str, Any],
+    family: bytes,
+    rows: RowsOf = RowCodec,
+    prefix_rows: RowsOf = RowCodec,
+) -> KeyCodec:
     """The codec of a family's keys.
 
     Args:
         encoder: the family's keyStateEncoderType and its parameters; empty: none.
         family: family_prefix of its id.
+        rows, prefix_rows: of the keys, and of the columns that are a prefix.
 
     Raises:
         UnsupportedTypeError: keys cannot be ordered by a column of that type.
         UnsupportedVersionError: there is no such layout.
     """
-    match encoder.get("keyStateEncoderType", "NoPrefixKeyStateEncoderSpec"):
+    layout = encoder.get("keyStateEncoderType", "NoPrefixKeyStateEncoderSpec")
+    match layout:
         case "NoPrefixKeyStateEncoderSpec":
-            return PlainKeys(key_type, family)
+            return PlainKeys(key_type, family, rows)
         case "PrefixKeyScanStateEncoderSpec":
-            return PrefixKeys(key_type, family, range(int(encoder["numColsPrefixKey"])))
+            return PrefixKeys(key_type, family, range(int(encoder["numColsPrefixKey"])), rows, prefix_rows)
+    if rows is not RowCodec:
+        raise UnsupportedVersionError(f"keys by {layout!r} are read as UnsafeRows only")
+    match layout:
         case "RangeKeyScanStateEncoderSpec":
             return OrderedKeys(key_type, family, [int(ordinal) for ordinal in encoder["orderingOrdinals"]])
         case "TimestampAsPrefixKeyStateEncoderSpec":
@@ -105,8 +132,8 @@ def key_codec(key_type: t.StructType, encoder: Mapping[str, Any], family: bytes)
 class PlainKeys:
     """A key is one row."""
 
-    def __init__(self, key_type: t.StructType, family: bytes) -> None:
-        self._rows = RowCodec(key_type)
+    def __init__(self, key_type: t.StructType, family: bytes, rows: RowsOf = RowCodec) -> None:
+        self._rows = rows(key_type)
         self._start = family + VERSION
 
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
@@ -126,15 +153,23 @@ class PrefixKeys:
 
     Args:
         ordinals: the places of these columns in the key.
+        rows, prefix_rows: of the other columns, and of these.
     """
 
-    def __init__(self, key_type: t.StructType, family: bytes, ordinals: Sequence[int]) -> None:
+    def __init__(
+        self,
+        key_type: t.StructType,
+        family: bytes,
+        ordinals: Sequence[int],
+        rows: RowsOf = RowCodec,
+        prefix_rows: RowsOf = RowCodec,
+    ) -> None:
         rest = [i for i in range(len(key_type.fields)) if i not in ordinals]
         self._family = family
         self._order = [*ordinals, *rest]
         self._fields = list(RowCodec(key_type).arrow_type)
-        self._first = RowCodec(self._first_type([key_type.fields[i] for i in ordinals]))
-        self._rest = RowCodec(t.StructType(tuple(key_type.fields[i] for i in rest))) if rest else None
+        self._first = prefix_rows(self._first_type([key_type.fields[i] for i in ordinals]))
+        self._rest = rows(t.StructType(tuple(key_type.fields[i] for i in rest))) if rest else None
 
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
         first, rest = rocksdb_rows.split(data, rocksdb_rows.strip(data, spans, self._family))

@@ -4,7 +4,8 @@
     list value   int32 LE size | byte 0 | row; then the next element in the same way, after a comma or at once
     checksummed  the value, or each part of a list value that was put or merged, after its checksum and its size
 
-cext/rocksdb_rows.pyx has the bytes of joints and checksums. Byte 0 is the encoding's version. Rows are UnsafeRows.
+cext/rocksdb_rows.pyx has the bytes of joints and checksums. Byte 0 is the encoding's version. Rows are UnsafeRows,
+or as avro_rows.py has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 from hdfsstore._cext import rocksdb_rows, unsafe_values
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_type
-from hdfsstore.codecs.rocksdb_keys import VERSION
+from hdfsstore.codecs.rocksdb_keys import VERSION, Rows
 from hdfsstore.codecs.unsafe_row import RowCodec
 
 log = logging.getLogger("hdfsstore.codecs.rocksdb_values")
@@ -30,10 +31,23 @@ class ValueCodec:
         lists: whether a value is a list of rows.
         row_checksums: whether values carry checksums.
         key_start: so many bytes in front of the span of a key belong to it: the number of its family.
+        rows: of the values; None: they are UnsafeRows.
+        commas: whether elements of lists that are no UnsafeRows are joined with commas.
     """
 
-    def __init__(self, value_type: t.StructType, *, lists: bool, row_checksums: bool, key_start: int = 0) -> None:
-        self._rows = RowCodec(value_type)
+    def __init__(
+        self,
+        value_type: t.StructType,
+        *,
+        lists: bool,
+        row_checksums: bool,
+        key_start: int = 0,
+        rows: Rows | None = None,
+        commas: bool = True,
+    ) -> None:
+        self._rows: Rows = rows or RowCodec(value_type)
+        self._unsafe = rows is None
+        self._commas = commas
         self._lists = lists
         self._row_checksums = row_checksums
         self._key_start = key_start
@@ -62,7 +76,7 @@ class ValueCodec:
         offsets = None
         if self._row_checksums:
             offsets, spans = rocksdb_rows.checked(data, keys, spans, self._key_start)
-        inner, elements, commas, closed = rocksdb_rows.elements(data, spans, True, True)
+        inner, elements, commas, closed = rocksdb_rows.elements(data, spans, self._unsafe, self._commas)
         if commas and closed:
             log.warning("elements of lists are joined with commas and without: another tool has compacted the store")
         offsets = inner if offsets is None else _int32(inner).take(_int32(offsets)).buffers()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ import hdfsstore
 from hdfsstore.checkpoint.row_converter import RowConverter
 from hdfsstore.checkpoint.state_variables import MAP, StateVariable, VariableConverter
 from hdfsstore.codecs.types import IntegerType, StringType, StructField, StructType
-from hdfsstore.errors import SchemaMismatchError, StateStoreError, UnsupportedProviderError
+from hdfsstore.errors import SchemaMismatchError, StateStoreError
 from tests.support.rows import counted, plain
 from tests.support.truth import DATA, Read, family_reads, few_reads
 
 STRUCTURES = DATA / "spark-4.3.0/transform_structures/checkpoint"
+IN_AVRO = DATA / "spark-4.3.0/transform_avro/checkpoint"
 TIMERS = DATA / "spark-4.3.0/transform_event_timers/checkpoint"
 
 
@@ -56,10 +58,9 @@ def without_event_time(table: pa.Table) -> pa.Table:
 
 # Spark's change feed of timers has the columns of their state, and fails at the first row.
 READS = [read for read in family_reads() if not (read.facts.get("timers") and read.facts["change_feed"])]
-WITH_AVRO = [read for read in READS if "avro" in read.case.folder.name]
 
 
-@pytest.mark.parametrize("read", few_reads(read for read in READS if read not in WITH_AVRO), ids=str)
+@pytest.mark.parametrize("read", few_reads(READS), ids=str)
 def test_rows_are_sparks(read: Read) -> None:
     table, expected = ours(read), read.rows
     table.validate(full=True)
@@ -70,16 +71,11 @@ def test_rows_are_sparks(read: Read) -> None:
     assert counted(comparable(table)) == counted(comparable(expected))
 
 
-@pytest.mark.parametrize("read", [read for read in WITH_AVRO if read.facts["batch_id"] == 0], ids=str)
-def test_avro_is_refused_by_name(read: Read) -> None:
-    with pytest.raises(UnsupportedProviderError, match="'avro'"):
-        ours(read)
-
-
 @pytest.mark.parametrize("flatten", [True, False])
 @pytest.mark.parametrize("variable", ["total", "seen", "times"])
-def test_a_stream_and_one_key_after_the_other_have_the_same_rows(variable: str, flatten: bool) -> None:
-    checkpoint = hdfsstore.Checkpoint(STRUCTURES)
+@pytest.mark.parametrize("path", [STRUCTURES, IN_AVRO], ids=["unsafe", "avro"])
+def test_a_stream_and_one_key_after_the_other_have_the_same_rows(path: Path, variable: str, flatten: bool) -> None:
+    checkpoint = hdfsstore.Checkpoint(path)
     options: dict[str, Any] = {"state_var": variable, "flatten_collections": flatten}
     table = checkpoint.read_state(**options)
     with checkpoint.open_state(**options) as reader:
