@@ -22,7 +22,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, UINT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, qsort, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
@@ -82,6 +82,7 @@ cdef dict PROBLEMS = {
 include "sst/block.pxi"
 include "sst/entry.pxi"
 include "sst/overlay.pxi"
+include "sst/sort.pxi"
 include "sst/tombstones.pxi"
 include "sst/cursor.pxi"
 include "sst/merge.pxi"

@@ -1,29 +1,14 @@
 # The records of changelogs, on top of SST files.
 
 cdef struct Record:
-    uint64_t start              # the key's eight bytes behind those that all keys share, as a number that sorts
+    uint64_t head               # eight bytes of the key, while they are sorted
     uint64_t sequence
     const uint8_t* key          # until they are sorted: the offset in the bytes
     int32_t key_size, value_size
     int32_t kind
-    int32_t shared              # bytes that all keys share
 
 # A record of an overlay is newer than all of the files, whose sequence numbers have 56 bits.
 cdef uint64_t FIRST_SEQUENCE = <uint64_t> 1 << 56
-
-
-cdef int by_key(const void* a, const void* b) noexcept nogil:
-    cdef const Record* x = <const Record*> a
-    cdef const Record* y = <const Record*> b
-    cdef int order
-    if x.start != y.start:
-        return 1 if x.start > y.start else -1
-    order = compare_keys(
-        x.key + x.shared, x.key_size - x.shared, y.key + y.shared, y.key_size - y.shared
-    )
-    if order:
-        return order
-    return 1 if x.sequence < y.sequence else -1
 
 
 cdef inline int32_t kind_of(const uint8_t* kinds, int64_t i, int32_t value_size) noexcept nogil:
@@ -132,30 +117,29 @@ cdef class Overlay:
 
     cdef int sort(self) except -1:
         """Sorts the records, once. Nothing is added afterwards."""
+        cdef GrowableBuffer spare
+        cdef Record* records = <Record*> self.records.data
+        cdef int64_t i
+        memset(&spare, 0, sizeof(spare))
         begin(&self.busy)
-        if not self.sorted:
+        try:
+            if self.sorted:
+                return 0
+            if not buffer_need(&spare, self.count * sizeof(Record) + 1):
+                raise MemoryError
             with nogil:
-                sort_records(<Record*> self.records.data, self.count, self.bytes.data)
+                for i in range(self.count):
+                    records[i].key = self.bytes.data + <uintptr_t> records[i].key
+                reverse_records(records, self.count)
+                sort_records(records, <Record*> spare.data, self.count, 0)
             self.sorted = True
-        self.busy = False
+        finally:
+            self.busy = False
+            buffer_free(&spare)
         return 0
 
 
-cdef void sort_records(Record* records, int64_t count, const uint8_t* bytes) noexcept nogil:
+cdef void reverse_records(Record* records, int64_t count) noexcept nogil:
     cdef int64_t i
-    cdef int64_t shared
-    cdef bint in_order = True
-    if count == 0:
-        return
-    for i in range(count):
-        records[i].key = bytes + <uintptr_t> records[i].key
-    shared = records[0].key_size
-    for i in range(1, count):
-        shared = shared_bytes(records[0].key, shared, records[i].key, records[i].key_size)
-    for i in range(count):
-        records[i].shared = <int32_t> shared
-        records[i].start = head_of(records[i].key, records[i].key_size, shared)
-        if i and in_order:
-            in_order = by_key(&records[i - 1], &records[i]) < 0
-    if not in_order:
-        qsort(records, count, sizeof(Record), by_key)
+    for i in range(count // 2):
+        records[i], records[count - 1 - i] = records[count - 1 - i], records[i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from collections.abc import Sequence
@@ -152,6 +153,24 @@ def test_overlays_and_files_agree_with_a_model(
     assert rows(merge) == [
         row for row in expected if (first is None or row[0] >= first) and (end is None or row[0] < end)
     ]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [b"user-%d" % (i * 48271 % 65537) for i in range(2000)],
+        [b"\0" * (i % 70) + b"\1" * (i % 3) for i in range(2000)],
+        [b"x" * i for i in range(400)],
+        [b"y" * 100 + b"%d" % (i % 900) for i in range(2000)],
+        [b"one"] * 100 + [b""] * 100,
+    ],
+    ids=["numbers", "zeros at the end", "each begins the next", "a long common start", "few keys, often"],
+)
+def test_overlays_of_many_records_are_sorted_whatever_their_keys_share(keys: list[bytes]) -> None:
+    random.Random(1).shuffle(keys)
+    records = [(MERGE if i % 3 else PUT, key, b"%d" % i) for i, key in enumerate(keys)]
+    expected = sorted(model(records, b",").items())
+    assert rows(Merge((), overlay_of(records), delimiter=b",")) == expected
 
 
 def test_a_record_may_be_larger_than_a_chunk() -> None:
