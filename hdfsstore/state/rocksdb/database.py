@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hdfsstore._cext.sst import Merge, Overlay
 from hdfsstore.codecs.records import RecordChunk
@@ -28,6 +28,8 @@ from hdfsstore.state.rocksdb.sst_file import SstFile, open_sst
 
 if TYPE_CHECKING:
     from hdfsstore.codecs.sst_table import Table
+
+_Opened: TypeAlias = "tuple[SstFile, Table]"
 
 
 class Database:
@@ -102,39 +104,55 @@ def _may_have(file: LiveFile, first: bytes | None, end: bytes | None) -> bool:
     )
 
 
-def _runs(
-    fs: FileManager, files: Sequence[tuple[LiveFile, str]], stack: ExitStack, *, whole: bool
-) -> list[Iterator[Table]]:
+def _runs(fs: FileManager, files: Sequence[tuple[LiveFile, str]], stack: ExitStack, *, whole: bool) -> list[_Run]:
     """Runs of files, the newest first. The first file of each is open."""
     runs = []
     for level, group in groupby(files, lambda file: file[0].level):
         run = list(group)
         runs += [run] if level else [[file] for file in run]
     opens = [[partial(open_sst, fs, *file, whole=whole) for file in run] for run in runs]
+    begun = []
     with in_order(fs, [run[0] for run in opens]) as opened:
-        begun = []
-        for first in opened:
-            stack.callback(first.close)
-            begun.append(first)
-    return [_run(fs, first, run[1:], stack) for first, run in zip(begun, opens, strict=True)]
+        for first, run in zip(opened, opens, strict=True):
+            begun.append(_Run(first, run[1:], ahead=not isinstance(fs, LocalFileManager)))
+            stack.callback(begun[-1].close)
+    return begun
 
 
-def _run(fs: FileManager, first: SstFile, opens: Sequence[Callable[[], SstFile]], stack: ExitStack) -> Iterator[Table]:
-    """The tables of a run. Each is closed when the next one is asked for, which is open by then."""
-    rest = deque(opens)
-    file = first
-    while True:
-        ahead = Ahead.begin(rest[0]) if rest and not isinstance(fs, LocalFileManager) else None
-        stack.callback(_drop, ahead_of := [ahead] if ahead else [])
-        yield file.table
-        file.close()
-        if not rest:
-            return
-        open_next = rest.popleft()
-        file = ahead_of.pop().take() if ahead_of else open_next()
-        stack.callback(file.close)
+class _Run:
+    """The tables of a run. Each file is closed when the next one is asked for.
 
+    Args:
+        first: the first file. The run closes it.
+        rest: open the others.
+        ahead: whether to open the next file while one is read.
+    """
 
-def _drop(ahead: list[Ahead[SstFile]]) -> None:
-    while ahead:
-        ahead.pop().drop()
+    def __init__(self, first: _Opened, rest: Sequence[Callable[[], _Opened]], *, ahead: bool) -> None:
+        self._file, self._table = first
+        self._rest = deque(rest)
+        self._opens_ahead = ahead
+        self._ahead: Ahead[_Opened] | None = None
+        self._begun = False
+
+    def __iter__(self) -> Iterator[Table]:
+        return self
+
+    def __next__(self) -> Table:
+        if self._begun:
+            self._file.close()
+            if not self._rest:
+                raise StopIteration
+            open_next, ahead, self._ahead = self._rest.popleft(), self._ahead, None
+            self._file, self._table = ahead.take() if ahead else open_next()
+        self._begun = True
+        if self._rest and self._opens_ahead:
+            self._ahead = Ahead.begin(self._rest[0])
+        return self._table
+
+    def close(self) -> None:
+        """Lets go of the file at hand and of the next one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.drop()
+        self._file.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hdfsstore.codecs.sst_table import open_table
+from hdfsstore.codecs.sst_table import Table, open_table
 from hdfsstore.errors import CorruptFileError, MissingFileError
 from hdfsstore.fs.ahead import Ahead
 from hdfsstore.fs.file_manager import FileManager, OpenFile
@@ -25,8 +25,8 @@ _LOCAL = 1 << 20
 _REMOTE = 4 << 20
 
 
-def open_sst(fs: FileManager, file: LiveFile, path: str, *, whole: bool) -> SstFile:
-    """Opens a file and reads its end.
+def open_sst(fs: FileManager, file: LiveFile, path: str, *, whole: bool) -> tuple[SstFile, Table]:
+    """Opens a file and reads its end. The table reads the file, until that is closed.
 
     Args:
         whole: all of it will be read.
@@ -44,18 +44,15 @@ def open_sst(fs: FileManager, file: LiveFile, path: str, *, whole: bool) -> SstF
             remedy="Restore it, or read a version whose files are there",
         ) from error
     try:
-        return SstFile(opened, file, path, is_local=isinstance(fs, LocalFileManager), whole=whole)
+        sst = SstFile(opened, file, path, is_local=isinstance(fs, LocalFileManager), whole=whole)
+        return sst, open_table(path, file.size, opened.read_at, sst.window, file.largest_sequence, file.keys)
     except BaseException:
         opened.close()
         raise
 
 
 class SstFile:
-    """An open SST file, for one thread.
-
-    Attributes:
-        table: for a Merge.
-    """
+    """An open SST file, for one thread."""
 
     def __init__(self, opened: OpenFile, file: LiveFile, path: str, *, is_local: bool, whole: bool) -> None:
         if opened.size != file.size:
@@ -71,7 +68,6 @@ class SstFile:
         self._last = memoryview(b"")
         self._ahead: Ahead[Buffer] | None = None
         self._ahead_size = 0
-        self.table = open_table(path, file.size, opened.read_at, self.window, file.largest_sequence, file.keys)
 
     def window(self, offset: int, size: int) -> Buffer:
         """Bytes of the file from an offset on, at least so many, if it has them."""
@@ -95,6 +91,7 @@ class SstFile:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.drop()
+        self._last = memoryview(b"")
         self._opened.close()
 
     def _read_ahead(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.rocksdb.archive import Archive
 from hdfsstore.state.rocksdb.database import Database
 from hdfsstore.state.rocksdb.manifest import live_files
+from hdfsstore.state.rocksdb.sst_file import SstFile
 from tests.support.databases import Row, archive_of, opened, options, rows_of
 
 
@@ -49,6 +51,14 @@ def test_windows_are_ahead_where_a_read_is_a_request(tmp_path: Path, written: tu
     given_up = database.chunks(first=b"")
     next(given_up)
     given_up.close()  # type: ignore[attr-defined]
+
+
+def test_files_that_were_read_are_let_go(tmp_path: Path, written: tuple[Archive, list[Row]]) -> None:
+    archive, rows = written
+    gc.collect()
+    for chunk in opened(archive, tmp_path).chunks():
+        assert len(chunk) == len(rows)
+        assert sum(isinstance(found, SstFile) for found in gc.get_objects()) <= 2  # one for each level
 
 
 @pytest.mark.parametrize("size", [10, 200_000])
