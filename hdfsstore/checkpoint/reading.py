@@ -35,7 +35,13 @@ from hdfsstore.checkpoint.state_variables import LIST, VariableConverter, state_
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, SchemaMismatchError, UnsupportedTypeError
+from hdfsstore.errors import (
+    BatchNotAvailableError,
+    CheckpointNotFoundError,
+    SchemaMismatchError,
+    StateStoreError,
+    UnsupportedTypeError,
+)
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import file_types
 from hdfsstore.state.parallel import run_all, stream_all
@@ -166,6 +172,7 @@ def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter
 
 
 def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> tuple[VariableConverter, Readers]:
+    _refuse_schemas(request, store)
     variable = state_variable(state.operator, request.state_var, timers=request.read_registered_timers)
     rows = _family_converter(state, store, variable.name, lists=variable.kind == LIST)
     converter = VariableConverter(rows, variable, flatten=request.flatten_collections)
@@ -176,6 +183,7 @@ def _of_join_families(
     state: OperatorState, request: StateRequest, side: str, store: Store
 ) -> tuple[Converter, Readers]:
     """A side of state format 3 or 4: families of one store."""
+    _refuse_schemas(request, store)
     count_family, row_family, list_family = side_families(side)
     if list_family in (family.name for family in store.column_families):
         lists = JoinListConverter(_family_converter(state, store, list_family, lists=True))
@@ -185,6 +193,15 @@ def _of_join_families(
     count_readers = {i: state.reader(store, i, count_family) for i in store.partition_ids}
     converter = JoinSideConverter(counts, rows, count_readers, state.version)
     return converter, _readers(state, store, rows.key_type, request.partitions, row_family)
+
+
+def _refuse_schemas(request: StateRequest, store: Store) -> None:
+    if request.key_schema is not None or request.value_schema is not None:
+        raise StateStoreError(
+            "key_schema and value_schema are of stores without column families",
+            store.schema_path,
+            remedy="Leave them out: this file has the schema of each family",
+        )
 
 
 def _family_converter(state: OperatorState, store: Store, name: str, *, lists: bool = False) -> RowConverter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import pyarrow as pa
@@ -32,6 +33,18 @@ def read(
         JoinSide | None,
         typer.Option(help="Show the rows that this side of a stream-stream join has buffered.", show_default=False),
     ] = None,
+    state_var: Annotated[
+        str | None,
+        typer.Option(help="Show this state variable of transformWithState.", show_default=False),
+    ] = None,
+    flatten_collections: Annotated[
+        bool,
+        typer.Option(
+            "--flatten-collections/--nested",
+            help="Whether each element of a list and each entry of a map has a row of its own.",
+        ),
+    ] = True,
+    timers: Annotated[bool, typer.Option("--timers", help="Show the registered timers of transformWithState.")] = False,
     where: Annotated[
         str | None,
         typer.Option(
@@ -46,15 +59,22 @@ def read(
     output: options.Output = None,
     option_file: options.OptionFile = None,
 ) -> None:
-    """Write the rows of a state store: key, value, partition_id."""
+    """Write the rows of a state store: key, value, partition_id; of a list, map or timer in columns of their own."""
     chosen = choose_format(format, json, output)
     checkpoint = options.open_checkpoint(path, option_file)
     if join_side is None:
         options.find_store(checkpoint, operator, store)
     of = operator, store, batch, join_side and join_side.value
-    with checkpoint.open_state(*of) as state:
+    open_state = partial(
+        checkpoint.open_state,
+        *of,
+        state_var=state_var,
+        flatten_collections=flatten_collections,
+        read_registered_timers=timers,
+    )
+    with open_state() as state:
         key = _key(where, state.schema) if where is not None and join_side is None else None
-    with checkpoint.open_state(*of, key=key) as state:
+    with open_state(key=key) as state:
         quiet = streams_to_terminal(chosen, output)
         schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
         if where is not None:

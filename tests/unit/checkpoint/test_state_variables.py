@@ -120,6 +120,13 @@ def test_names_that_do_not_exist() -> None:
         hdfsstore.Checkpoint(TIMERS).read_state(state_var="count", read_registered_timers=True)
     with pytest.raises(StateStoreError, match="no state variables"):
         hdfsstore.Checkpoint(DATA / "spark-4.3.0/aggregation/checkpoint").read_state(state_var="count")
+    for schema in ("key_schema", "value_schema"):
+        with pytest.raises(StateStoreError, match=r"_stateSchema/.*without column families"):
+            checkpoint.read_state(state_var="total", **{schema: pa.schema([("n", pa.int64())])})
+        with pytest.raises(StateStoreError, match="without column families"):
+            hdfsstore.Checkpoint(DATA / "spark-4.3.0/rocksdb_join_format4/checkpoint").read_state(
+                join_side="left", **{schema: pa.schema([("n", pa.int64())])}
+            )
     with pytest.raises(StateStoreError, match="no stream-stream join"):
         checkpoint.read_state(join_side="left")
     with pytest.raises(StateStoreError, match="no side 'upper'"):

@@ -2,11 +2,13 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import hdfsstore
 from hdfsstore.conditions.names import unique_names
 from tests.support.rows import counted
 from tests.support.truth import Read, reads
@@ -180,3 +182,35 @@ def test_a_condition_on_the_whole_key(case: str, run: Run) -> None:
         found = [other for other in rows if other["key"] == row["key"]]
         assert run("read", checkpoint(case), "--where", where, "--json").lines == found
         assert run("read", checkpoint(case), "--where", f"{where} and key.k = 'nobody'", "--json").lines == []
+
+
+@pytest.mark.parametrize(
+    ("case", "options", "asked"),
+    [
+        ("transform_structures", ["--state-var", "total"], {"state_var": "total"}),
+        ("transform_structures", ["--state-var", "times"], {"state_var": "times"}),
+        ("transform_avro", ["--state-var", "seen", "--nested"], {"state_var": "seen", "flatten_collections": False}),
+        ("transform_event_timers", ["--timers"], {"read_registered_timers": True}),
+    ],
+)
+def test_state_variables_and_timers(
+    case: str, options: list[str], asked: dict[str, Any], run: Run, tmp_path: Path
+) -> None:
+    run("read", checkpoint(case), *options, "-o", tmp_path / "rows.arrow")
+    ours = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    rows = hdfsstore.Checkpoint(checkpoint(case)).read_state(**asked)
+    assert ours.column_names == rows.column_names
+    assert len(ours)
+    assert counted(ours) == counted(rows)
+
+
+def test_one_key_of_a_map(run: Run) -> None:
+    found = run("read", checkpoint("transform_structures"), "--state-var", "times", "--where", "key.k = 'a'", "--json")
+    keys = [row["key"] for row in found.lines]
+    assert keys
+    assert all(key == {"k": "a"} for key in keys)
+
+
+def test_a_state_variable_that_does_not_exist(run: Run) -> None:
+    failed = run("read", checkpoint("transform_structures"), "--state-var", "no", exit_code=1)
+    assert "seen, times, total" in " ".join(failed.err.split())
