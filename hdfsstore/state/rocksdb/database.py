@@ -113,8 +113,8 @@ def _runs(fs: FileManager, files: Sequence[tuple[LiveFile, str]], stack: ExitSta
     opens = [[partial(open_sst, fs, *file, whole=whole) for file in run] for run in runs]
     begun = []
     with in_order(fs, [run[0] for run in opens]) as opened:
-        for first, run in zip(opened, opens, strict=True):
-            begun.append(_Run(first, run[1:], ahead=not isinstance(fs, LocalFileManager)))
+        for first, (_, *rest) in zip(opened, opens, strict=True):
+            begun.append(_Run(first, rest, ahead=not isinstance(fs, LocalFileManager)))
             stack.callback(begun[-1].close)
     return begun
 
