@@ -8,17 +8,16 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from botocore.session import Session
 
 import hdfsstore
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
+from tests.integration.s3_managers import ROLE_ARN, bare_client, policy, temporary_keys
 from tests.services.fault_proxy import FaultProxy
 from tests.services.minio import KMS_KEY, PASSWORD, USER, Minio
 from tests.services.places import BUCKET
@@ -30,41 +29,12 @@ CUSTOMER_KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in (
 PROVIDER = "fs.s3a.aws.credentials.provider"
 ROLE = {
     PROVIDER: "org.apache.hadoop.fs.s3a.auth.AssumedRoleCredentialProvider",
-    "fs.s3a.assumed.role.arn": "arn:aws:iam::123456789012:role/of-the-tests",
+    "fs.s3a.assumed.role.arn": ROLE_ARN,
     "fs.s3a.assumed.role.sts.endpoint.region": "us-east-1",
     "fs.s3a.assumed.role.session.duration": "900s",
 }
 READ_ONLY = ("s3:GetObject", "s3:ListBucket")
 WITHOUT_LISTS = ("s3:GetObject", "s3:PutObject")
-
-
-def bare(minio: Minio, service: str = "s3") -> Any:
-    """A client that nothing of hdfsstore has made."""
-    return Session().create_client(
-        service,
-        region_name="us-east-1",
-        endpoint_url=minio.endpoint(),
-        verify=str(minio.ca_file) if minio.ca_file else None,
-        aws_access_key_id=USER,
-        aws_secret_access_key=PASSWORD,
-    )
-
-
-def policy(*actions: str) -> str:
-    allowed = [{"Effect": "Allow", "Action": list(actions), "Resource": ["arn:aws:s3:::*"]}]
-    return json.dumps({"Version": "2012-10-17", "Statement": allowed})
-
-
-def temporary_keys(minio: Minio, *actions: str) -> dict[str, str]:
-    """Storage options with keys of STS that may do so much."""
-    given = bare(minio, "sts").assume_role(
-        RoleArn=ROLE["fs.s3a.assumed.role.arn"], RoleSessionName="tests", DurationSeconds=900, Policy=policy(*actions)
-    )["Credentials"]
-    return {
-        "aws_access_key_id": given["AccessKeyId"],
-        "aws_secret_access_key": given["SecretAccessKey"],
-        "aws_session_token": given["SessionToken"],
-    }
 
 
 def without_keys(minio: Minio, port: int | None = None) -> dict[str, str]:
@@ -73,7 +43,7 @@ def without_keys(minio: Minio, port: int | None = None) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def secure(secure_minio: Minio) -> Minio:
-    bare(secure_minio).create_bucket(Bucket=BUCKET)
+    bare_client(secure_minio).create_bucket(Bucket=BUCKET)
     return secure_minio
 
 
@@ -167,7 +137,7 @@ def test_encrypted_by_the_server_means_encrypted(
     for name, write in (("a", fs.create), ("b", fs.replace), ("c", fs.write_unique)):
         write(f"{path}/{name}", [content])
         assert read_file(fs, f"{path}/{name}") == content
-        said = bare(secure).head_object(Bucket=BUCKET, Key=f"{folder}/{name}")
+        said = bare_client(secure).head_object(Bucket=BUCKET, Key=f"{folder}/{name}")
         assert {each: said[each] for each in ("ServerSideEncryption", "SSEKMSKeyId") if each in said} == shown
         assert (MARK in on_disk(secure, f"{folder}/{name}")) == (algorithm is None)
 
@@ -190,7 +160,7 @@ def test_with_a_key_of_the_customer_nobody_else_reads(
     with pytest.raises(StateStoreError) as caught:
         read_file(other, path)
     assert CUSTOMER_KEYS[1] not in str(caught.value)
-    for read_bare in (bare(secure).head_object, bare(secure).get_object):
+    for read_bare in (bare_client(secure).head_object, bare_client(secure).get_object):
         with pytest.raises(ClientError):
             read_bare(Bucket=BUCKET, Key=f"{folder}/a")
     assert MARK not in on_disk(secure, f"{folder}/a")
@@ -264,7 +234,7 @@ def test_a_role_whose_keys_are_wrong(minio: Minio, folder: str) -> None:
 
 
 def test_keys_with_a_session_token(minio: Minio, folder: str) -> None:
-    keys = temporary_keys(minio, "s3:*")
+    keys = temporary_keys(minio, policy("s3:*"))
     fs, path = resolve(f"s3://{BUCKET}/{folder}", {**without_keys(minio), **keys})
     fs.create(f"{path}/a", [LARGE])
     assert read_file(fs, f"{path}/a") == LARGE
@@ -275,7 +245,9 @@ def test_keys_with_a_session_token(minio: Minio, folder: str) -> None:
 
 
 def test_keys_that_may_not_list(minio: Minio, folder: str) -> None:
-    fs, path = resolve(f"s3://{BUCKET}/{folder}", {**without_keys(minio), **temporary_keys(minio, *WITHOUT_LISTS)})
+    fs, path = resolve(
+        f"s3://{BUCKET}/{folder}", {**without_keys(minio), **temporary_keys(minio, policy(*WITHOUT_LISTS))}
+    )
     fs.create(f"{path}/a", [SMALL])
     assert read_object(fs, f"{path}/a") == SMALL
     with pytest.raises(FileExistsError):
@@ -320,7 +292,7 @@ def test_keys_of_the_environment_where_they_are_named_first(
 
 def test_anonymous_access_to_what_is_public(minio: Minio, folder: str) -> None:
     bucket = f"public-{folder}"
-    client = bare(minio)
+    client = bare_client(minio)
     client.create_bucket(Bucket=bucket)
     allowed = {
         "Effect": "Allow",

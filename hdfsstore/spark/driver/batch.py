@@ -68,6 +68,7 @@ class BatchRunner:
     def _run_batch(self, rows: DataFrame, batch_id: int) -> None:
         records = self._records
         begun = time.perf_counter()
+        self._planner.storage.location()  # the keys of the last batch may have ended since
         start = records.log.begin(batch_id)
         if start.already_done:
             log.info("batch %d was committed before: its sink had finished, and nothing is run", batch_id)
@@ -85,6 +86,7 @@ class BatchRunner:
         reports = records.reports.chosen(batch_id)
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
         next_timeout_ms = min(timeouts, default=None)
+        self._planner.storage.location()  # the sink may take longer than keys are valid
         records.log.finish(batch_id, reports, next_timeout_ms, before.after(reports.values()).logged)
         if records.timeout_source is not None:
             records.timeout_source.note(batch_id, start.watermark_ms, next_timeout_ms)
