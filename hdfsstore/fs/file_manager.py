@@ -29,7 +29,7 @@ class Promises:
     versioned_reads: bool
     """All that an OpenFile reads is of one version of the file."""
     tested: bool
-    """This project's tests run on such a storage."""
+    """This project's tests of these promises run on such a storage."""
 
 
 class OpenFile(Protocol):
