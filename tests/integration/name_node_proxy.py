@@ -75,7 +75,9 @@ class NameNodeProxy:
                     _end(client)
                 self._released.wait()
             server.sendall(block)
-        _end(client, server)
+        # A NameNode whose client has ended does not say that it has carried out a request.
+        if not lose.is_set():
+            _end(client, server)
 
     def _answers(self, client: socket.socket, server: socket.socket, lose: threading.Event) -> None:
         while block := _received(server):
