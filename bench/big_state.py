@@ -80,18 +80,18 @@ def _run_query(work: Path, chain: Chain, num_keys: int) -> None:
     spark = spark_session()
     batches = list(enumerate(chain.every))
     if chain.snapshot:
-        _add_events(spark, work, num_keys, *batches.pop(0))
+        add_events(spark, work, num_keys, *batches.pop(0))
         _run_first_batch(spark, work)
     for batch in batches:
-        _add_events(spark, work, num_keys, *batch)
-    query = _start(spark, work, min_deltas_for_snapshot=1000, stop_at_end=True)
+        add_events(spark, work, num_keys, *batch)
+    query = start(spark, work, min_deltas_for_snapshot=1000, stop_at_end=True)
     query.awaitTermination()
 
 
 def _run_first_batch(spark: SparkSession, work: Path) -> None:
     snapshots = [work / "checkpoint" / "state" / "0" / str(p) / "1.snapshot" for p in range(NUM_PARTITIONS)]
     # More than 0 deltas call for a snapshot: as soon as batch 0 is committed.
-    query = _start(spark, work, min_deltas_for_snapshot=0)
+    query = start(spark, work, min_deltas_for_snapshot=0)
     try:
         deadline = time.monotonic() + SNAPSHOT_SECONDS
         while not all(snapshot.exists() for snapshot in snapshots):
@@ -104,15 +104,17 @@ def _run_first_batch(spark: SparkSession, work: Path) -> None:
         query.stop()
 
 
-def _add_events(spark: SparkSession, work: Path, num_keys: int, batch: int, every: int) -> None:
+def add_events(spark: SparkSession, work: Path, num_keys: int, batch: int, every: int, part: int | None = None) -> None:
+    """Adds the events of a batch, on one key in `every`: drawn anew, or those of a part of all keys, from 0 on."""
+    drawn = F.pmod(F.xxhash64("id", F.lit(batch if part is None else 0)), F.lit(every)) == (part or 0)
     # Multiplying modulo a prime spreads the keys and keeps them apart.
     key = F.concat(F.lit("user-"), (F.col("id") * 48271 % 2147483647 + 1000).cast("string"))
-    drawn = F.pmod(F.xxhash64("id", F.lit(batch)), F.lit(every)) == 0
     events = spark.range(num_keys).where(drawn).select(key.alias("key"), (F.col("id") * (batch + 1.0)).alias("amount"))
     events.coalesce(1).write.mode("append").parquet(str(work / "events"))
 
 
-def _start(spark: SparkSession, work: Path, min_deltas_for_snapshot: int, stop_at_end: bool = False) -> StreamingQuery:
+def start(spark: SparkSession, work: Path, min_deltas_for_snapshot: int, stop_at_end: bool = False) -> StreamingQuery:
+    """Starts the query on the events of a folder."""
     spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", min_deltas_for_snapshot)
     writer = (
         spark.readStream.schema("key string, amount double")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import hdfsstore
 from bench import big_state
 from bench.enlarge import enlarged, from_snapshot
+from bench.peak_memory import memory
 from bench.processes import readers
 from bench.report import Report
 from bench.side_by_side import side_by_side
@@ -160,33 +159,6 @@ def test_read_chain(
     report.add(f"{what}: 1 thread takes of a snapshot's time", f"{ours / from_one_file:.1f} x", goal)
     report.add(f"{what}: 2 threads are faster than 1 by", f"{ours / ours_two:.2f} x", "")
     report.add(f"{what}: 2 processes are faster than 1 thread by", f"{ours / in_processes:.2f} x", "")
-
-
-MEASURE = """
-import pathlib, re, resource, sys
-import hdfsstore
-
-def peak():
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():  # ru_maxrss starts from that of the process that forked us
-        return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-checkpoint = hdfsstore.Checkpoint(sys.argv[2], num_threads=2)
-before = peak()
-if sys.argv[1] == "read":
-    size = checkpoint.read_state().nbytes
-else:
-    size = sum(batch.nbytes for batch in checkpoint.open_state())
-print(before, peak(), size)
-"""
-
-
-def memory(how: str, path: Path) -> tuple[int, int, int]:
-    """Peak bytes of a process before and after it has read the state, and bytes of the Arrow result."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, how, str(path)], check=True, capture_output=True, text=True)
-    before, after, size = map(int, done.stdout.split())
-    return before, after, size
 
 
 def test_memory_of_read_state(checkpoint: Path, report: Report) -> None:
