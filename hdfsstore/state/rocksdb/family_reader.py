@@ -44,13 +44,15 @@ class FamilyReader:
         return self._reader.stream(version, lambda chunk: convert(_stripped(chunk, prefix)), KeyRange(first, end))
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
-        """All records of the family in the changelogs of `versions`."""
-        prefixes = {version: self._prefix(version) for version in versions}
+        """All records in the changelogs of `versions` of the family that the last of them has, as Spark reads them.
+
+        A family that was removed and made again has another number.
+        """
+        prefix = self._prefix(versions[-1])
+        if prefix is None:
+            return []
 
         def of_family(version: int, chunk: RecordChunk) -> T | None:
-            prefix = prefixes[version]
-            if prefix is None:
-                return None
             chunk = _selected(chunk, prefix)
             return convert(version, _stripped(chunk, prefix)) if len(chunk) else None
 
