@@ -8,6 +8,7 @@ cdef enum Joint:
 cdef struct Elements:
     int32_t* offsets   # of the first element of each value, and the number of all
     int32_t* spans     # of the elements; NULL: they are only counted
+    int64_t room       # elements that `spans` holds; a way to cut that turns out wrong may find more than the right one
     int64_t count
     int64_t commas     # joints of each kind
     int64_t closed
@@ -22,7 +23,7 @@ cdef bint cut(Input* source, int64_t i, Joint joint, Elements* out) noexcept nog
         size = <int32_t> load_le32(source.data + at)
         if size < 0 or size > end - at - 4:
             return False
-        if out.spans != NULL:
+        if out.count < out.room:
             out.spans[2 * out.count] = <int32_t> (at + 4)
             out.spans[2 * out.count + 1] = <int32_t> size
         out.count += 1
@@ -85,9 +86,11 @@ def elements(data, spans, bint rows, bint commas):
             f"the sizes of elements in a value of {source.spans[2 * bad + 1]} bytes do not add up",
             offset=source.spans[2 * bad],
         )
-    result = pa.allocate_buffer(8 * out.count)
+    found = out.count
+    result = pa.allocate_buffer(8 * found)
     offsets = pa.allocate_buffer(4 * (source.count + 1))
     memset(&out, 0, sizeof(out))
+    out.room = found
     out.spans = <int32_t*> address(result)
     out.offsets = <int32_t*> address(offsets)
     with nogil:

@@ -199,6 +199,16 @@ def test_elements_of_other_sizes_by_the_joint_that_is_told() -> None:
         assert (commas, closed) == ((1, 0) if joint else (0, 1))
 
 
+def test_a_wrong_way_to_cut_may_find_more_elements_than_the_right_one() -> None:
+    """A comma is also the size 44: of each 49 bytes the wrong way makes ten elements before it fails."""
+    value = (bytes(4) + b",\0\0\0" + (b"\0,\0\0\0" * 9)[:44]) * 400
+    data, spans = spread([value])
+    offsets, elements, commas, closed = rocksdb_rows.elements(data, spans, False, True)
+    assert memoryview(offsets).cast("i").tolist() == [0, 800]
+    assert memoryview(elements).cast("i").tolist()[1::2] == [0, 44] * 400
+    assert (commas, closed) == (0, 799)
+
+
 @pytest.mark.parametrize("value", [element(1)[:-1], element(1) + b",", b"\0\0\0", element(1) + b";" + element(2)])
 def test_elements_whose_sizes_do_not_add_up(value: bytes) -> None:
     with pytest.raises(StateStoreError, match="add up"):
