@@ -34,6 +34,8 @@ SST = ".sst"
 _METADATA = "metadata"
 _VERSION = "v1\n"
 _DEFAULT = "default"
+# RocksDB begins another MANIFEST after 1 GiB. A zip that is larger once decompressed was made to fill the memory.
+_MAX_BYTES = 1 << 30
 _LOCAL_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 REMEDY = "The file is damaged: restore it, or let the load go on from an older one and the changelogs after it"
 
@@ -87,11 +89,12 @@ def decode(content: bytes, path: str) -> Archive:
     """Reads a zip file.
 
     Raises:
-        CorruptFileError: it is damaged.
+        CorruptFileError: it is damaged, or its files take more than 1 GiB once they are decompressed.
         UnsupportedVersionError: its metadata is in another version.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as source:
+            _check_sizes(source.infolist(), path)
             files = {name: source.read(name) for name in source.namelist()}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise CorruptFileError(f"it is not a zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
@@ -103,7 +106,7 @@ def decode(content: bytes, path: str) -> Archive:
         ssts = [Sst(str(f["localFileName"]), str(f["dfsSstFileName"]), int(f["sizeBytes"])) for f in fields["sstFiles"]]
         num_keys = int(fields["numKeys"])
         families = {str(name): int(n) for name, n in (fields.get("columnFamilyMapping") or {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
     _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)
     return Archive(files, ssts, None if num_keys < 0 else num_keys, families)
@@ -123,6 +126,18 @@ def refuse_families(names: Iterable[str], path: str) -> None:
             path,
             remedy="Read it with Checkpoint, and go on with Spark",
         )
+
+
+def _check_sizes(entries: Iterable[zipfile.ZipInfo], path: str) -> None:
+    entries = list(entries)
+    for entry in entries:
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise CorruptFileError(
+                f"its file {entry.filename!r} has the compression {entry.compress_type}", path, None, REMEDY
+            )
+    size = sum(entry.file_size for entry in entries)
+    if size > _MAX_BYTES:
+        raise CorruptFileError(f"its files take {size} bytes once decompressed", path, None, REMEDY)
 
 
 def _check_names(names: Iterable[str], path: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 
 import pytest
 
@@ -66,10 +68,44 @@ def test_every_flipped_byte_is_an_error_or_does_no_harm() -> None:
         assert set(found.files.values()) == set(FILES.values())
 
 
-@pytest.mark.parametrize("metadata", [b"", b"v1\n", b"v1\n[]", b"v1\n{}", b"{", b'v1\n{"sstFiles":[{}],"numKeys":1}'])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"",
+        b"v1\n",
+        b"v1\n[]",
+        b"v1\n{}",
+        b"{",
+        b'v1\n{"sstFiles":[{}],"numKeys":1}',
+        b'v1\n{"sstFiles":[],"numKeys":1e999}',
+    ],
+)
 def test_metadata_that_makes_no_sense(metadata: bytes) -> None:
     with pytest.raises(CorruptFileError, match="metadata"):
         decode(zipped({"metadata": metadata}), "1.zip")
+
+
+@pytest.mark.parametrize("compression", [*range(1, 8), 9, 12, 14, 93, 95, 99, 255])
+def test_other_compressions(compression: int) -> None:
+    content = bytearray(zipped(FILES))
+    content[content.index(b"PK\1\2") + 10] = compression
+    with pytest.raises(CorruptFileError, match=r"1\.zip"):
+        decode(bytes(content), "1.zip")
+
+
+def test_a_zip_that_would_fill_the_memory() -> None:
+    small = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = bytes(1 << 20)
+    body = b"".join([*(small.compress(piece) for _ in range(64)), small.flush()])
+    content, entries = b"", b""
+    for i in range(17):
+        name = b"%06d.log" % i
+        fields = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 0, 0, len(body), 64 << 20, len(name), 0)
+        entries += b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, len(content)) + name
+        content += b"PK\3\4" + fields + name + body
+    end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 17, 17, len(entries), len(content), 0)
+    with pytest.raises(CorruptFileError, match="take 1140850688 bytes"):
+        decode(content + entries + end, "1.zip")
 
 
 def test_metadata_of_a_later_version() -> None:
