@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs.sst_blocks import read_varint
-from hdfsstore.codecs.sst_table import BYTEWISE, KeyRange, split_key
+from hdfsstore.codecs.sst_table import BYTEWISE, MAX_SEQUENCE, KeyRange, split_key
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
 from hdfsstore.state.rocksdb.archive import REMEDY
 
@@ -99,13 +99,22 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
             )
     state = _State()
     place = f"{path}:{name}"
+    group: list[_Edit] = []
     for offset, record in _records(files[name], place):
         try:
-            _Edit(record, state).apply()
+            edit = _Edit(record)
+            if group and edit.follow != group[-1].follow - 1:
+                raise CorruptFileError("is not the next one of a group of edits that count together")
+            group.append(edit)
+            if edit.follow <= 0:
+                for each in group:
+                    each.apply(state)
+                group.clear()
         except CorruptFileError as error:
             raise CorruptFileError(f"a record {error.message}", place, offset, REMEDY) from error
         except UnsupportedProviderError as error:
             raise UnsupportedProviderError(error.message, place, offset, _OTHER_TOOL) from error
+    # As in RocksDB, a group that is cut off at the end counts for nothing.
     if not state.numbered:
         raise CorruptFileError("it has no number of the next file", place, len(files[name]), REMEDY)
     return _in_order(list(state.files.values()), place)
@@ -118,7 +127,7 @@ def _updates(batch: bytes) -> int:
 
 def _in_order(files: list[LiveFile], place: str) -> list[LiveFile]:
     level_0 = sorted((f for f in files if f.level == 0), key=lambda f: (-f.largest_sequence, -f.number))
-    others = sorted((f for f in files if f.level), key=lambda f: (f.level, split_key(f.keys.smallest)[0]))
+    others = sorted((f for f in files if f.level), key=lambda f: (f.level, _place_of(f.keys.smallest)))
     for before, after in pairwise(others):
         if before.level == after.level and _is_behind(before.keys.largest, after.keys.smallest):
             raise CorruptFileError(
@@ -128,8 +137,12 @@ def _in_order(files: list[LiveFile], place: str) -> list[LiveFile]:
 
 
 def _is_behind(key: bytes, other: bytes) -> bool:
-    (user, sequence, kind), (other_user, other_sequence, other_kind) = split_key(key), split_key(other)
-    return user > other_user or (user == other_user and (sequence, kind) < (other_sequence, other_kind))
+    return _place_of(key) > _place_of(other)
+
+
+def _place_of(key: bytes) -> tuple[bytes, int, int]:
+    user, sequence, kind = split_key(key)
+    return user, -sequence, -kind
 
 
 def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
@@ -172,15 +185,19 @@ def _masked(crc: int) -> bytes:
 
 
 class _Edit:
-    """A record of the MANIFEST, which changes a state."""
+    """A record of the MANIFEST, which changes a state.
 
-    def __init__(self, record: bytes, state: _State) -> None:
+    Attributes:
+        follow: how many records follow in its group; -1: it is in none.
+    """
+
+    def __init__(self, record: bytes) -> None:
+        self.follow = -1
         self._record = record
-        self._state = state
         self._at = 0
-
-    def apply(self) -> None:
-        deleted, added = set[tuple[int, int]](), list[LiveFile]()
+        self._numbered = False
+        self._deleted = set[tuple[int, int]]()
+        self._added: list[LiveFile] = []
         while self._at < len(self._record):
             tag = self._number()
             if tag == 1:
@@ -189,28 +206,33 @@ class _Edit:
                     raise UnsupportedProviderError(
                         f"the database has the comparator {comparator.decode('utf-8', 'replace')}"
                     )
-            elif tag in (2, 3, 4, 9, 10, 203, 300):
-                self._state.numbered |= tag == 3
+            elif tag in (2, 3, 4, 9, 10, 203):
+                self._numbered |= tag == 3
                 self._number()
+            elif tag == 300:
+                self.follow = self._number()
             elif tag == 5:
                 self._number()
                 self._text()
             elif tag == 6:
-                deleted.add((self._number(), self._number()))
+                self._deleted.add((self._number(), self._number()))
             elif tag in (7, 100, 102, 103):
-                added.append(self._new_file(tag))
+                self._added.append(self._new_file(tag))
             elif tag in (200, 201, 202):
                 self._other_family(tag)
             elif tag >= _SAFE:
                 self._text()
             else:
                 raise UnsupportedProviderError(f"the database has an edit with the tag {tag}, which is not known")
-        files = self._state.files
-        for level, number in deleted:
+
+    def apply(self, state: _State) -> None:
+        state.numbered |= self._numbered
+        files = state.files
+        for level, number in self._deleted:
             if number not in files or files[number].level != level:
                 raise CorruptFileError(f"deletes the file {number} of level {level}, which is not there")
             del files[number]
-        for new in added:
+        for new in self._added:
             if new.number in files:
                 raise CorruptFileError(f"adds the file {new.number}, which is there already")
             files[new.number] = new
@@ -228,6 +250,8 @@ class _Edit:
         if min(map(len, keys)) < 8 or level >= _LEVELS or _is_behind(keys.smallest, keys.largest):
             raise CorruptFileError(f"has an impossible level or key of the file {number}")
         sequences = (0, 0) if tag == 7 else (self._number(), self._number())
+        if max(sequences) > MAX_SEQUENCE:
+            raise CorruptFileError(f"has impossible sequence numbers of the file {number}")
         while tag == 103 and (what := self._number()) != _FIELD_END:
             value = self._text()
             if what == _FIELD_BLOB and read_varint(value, 0)[0]:

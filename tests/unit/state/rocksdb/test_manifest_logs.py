@@ -1,4 +1,4 @@
-"""Logs beside the MANIFEST: those of Spark have no changes, or records without any."""
+"""Edits of a MANIFEST made by hand, and the logs beside it: those of Spark have no changes, or records without any."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
 from hdfsstore.state.rocksdb.archive import decode
 from hdfsstore.state.rocksdb.manifest import live_files
+from tests.support.sst_files import MAX_SEQUENCE, internal, varint
 from tests.support.truth import DATA
 
 ZIP = next((DATA / "spark-4.0.0/transform_with_state/checkpoint/state/0/0").glob("1.zip"))
@@ -44,3 +45,49 @@ def test_damage(place: int) -> None:
     content[place] ^= 1
     with pytest.raises(CorruptFileError):
         live_files({**FILES, "000042.log": bytes(content)}, "1.zip")
+
+
+def edit_of(
+    number: int,
+    smallest: bytes = internal(b"a"),
+    largest: bytes = internal(b"b"),
+    *,
+    more: bytes = b"",
+    level: int = 6,
+    sequence: int = 1,
+) -> bytes:
+    """An edit that adds a file."""
+    keys = b"".join(bytes((len(key),)) + key for key in (smallest, largest))
+    return log_of(bytes((103, level, number, 10)) + keys + varint(sequence) * 2 + b"\1" + more)
+
+
+def numbers(*edits: bytes) -> list[int]:
+    files = {"CURRENT": b"MANIFEST-000001\n", "MANIFEST-000001": log_of(b"\3\2") + b"".join(edits)}
+    return [file.number for file in live_files(files, "1.zip")]
+
+
+def follow(count: int) -> bytes:
+    return varint(300) + varint(count)
+
+
+def test_edits_of_a_group_count_together() -> None:
+    one, two = edit_of(11, more=follow(1), level=1), edit_of(12, more=follow(0), level=2)
+    assert numbers(one, two, edit_of(13, level=3)) == [11, 12, 13]
+    assert numbers(one) == numbers() == []
+    for edits in ([one, edit_of(13, level=3)], [one, one], [edit_of(11, more=follow(2)), two]):
+        with pytest.raises(CorruptFileError, match="group"):
+            numbers(*edits)
+
+
+def test_files_of_a_level_that_share_a_key() -> None:
+    """RocksDB before release 7 may end a file between two entries of a key."""
+    newer = edit_of(12, internal(b"k", 20), internal(b"k", 15), sequence=20)
+    older = edit_of(11, internal(b"k", 10), internal(b"z", 3), sequence=10)
+    assert numbers(older, newer) == numbers(newer, older) == [12, 11]
+
+
+def test_sequence_numbers_above_all_others() -> None:
+    """A file that had them would be newer than the changelogs."""
+    assert numbers(edit_of(11, sequence=MAX_SEQUENCE)) == [11]
+    with pytest.raises(CorruptFileError, match="impossible sequence"):
+        numbers(edit_of(11, sequence=MAX_SEQUENCE + 1))
