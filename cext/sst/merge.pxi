@@ -48,10 +48,13 @@ cdef class Merge:
     cdef int32_t* values_out
     cdef int64_t capacity, filled, count, max_count
     cdef readonly bint ended
+    cdef bint failed
     # The key at hand.
     cdef const uint8_t* last
     cdef int64_t last_size
     cdef uint64_t last_head
+    cdef uint64_t last_sequence # of its last entry
+    cdef int last_number        # of this entry's run
     cdef bint has_last, has_last_head, settled
     cdef GrowableBuffer last_buffer
     # Its merge operands, from the newest to the oldest: int64 sizes, bytes.
@@ -91,7 +94,7 @@ cdef class Merge:
         self.unplaced = self.num_runs
         if more:
             self.begin_overlay(overlay)
-        self.make_room(max(chunk_bytes, 4096))
+        self.make_room(min(max(chunk_bytes, 4096), MAX_RECORD))
         self.max_count = max(self.capacity // 16, 1)
         self.key_spans = pa.allocate_buffer(8 * self.max_count)
         self.value_spans = pa.allocate_buffer(8 * self.max_count)
@@ -152,12 +155,16 @@ cdef class Merge:
         Raises:
             CorruptFileError: a file is damaged.
             SizeLimitError: a key and its value take 1 GiB or more.
+            RuntimeError: an earlier call failed, so rows are missing.
         """
         cdef Step step
         begin(&self.busy)
         try:
+            if self.failed:
+                raise RuntimeError("the merge failed earlier, and cannot go on")
             if self.ended:
                 return None
+            self.failed = True  # unless this call gets to its end
             self.keep_last()
             self.filled = self.count = 0
             self.heads_stale = True  # by now they may share more
@@ -168,10 +175,11 @@ cdef class Merge:
                     break
                 if step == AT_END:
                     self.ended = True
-                    if self.count == 0:
-                        return None
                     break
                 self.supply(step)
+            self.failed = False
+            if self.count == 0:
+                return None
             return (
                 self.data.slice(0, self.filled),
                 self.key_spans.slice(0, 8 * self.count),
@@ -202,7 +210,7 @@ cdef class Merge:
         if step == ROOM_NEEDED:
             size = self.room_needed()
             if size > MAX_RECORD:
-                raise SizeLimitError(f"a key and its value take {size} bytes; at most {MAX_RECORD} can be read")
+                raise SizeLimitError(f"a key and its value take {size} bytes or more; at most {MAX_RECORD} can be read")
             self.keep_last()
             self.make_room(size)
         elif step == TABLE_NEEDED:
@@ -329,12 +337,19 @@ cdef class Merge:
                 if not self.begin_key(c):
                     self.waiting = c
                     return failed(c, NO_MEMORY)
-            elif order > 0:
+            elif order > 0 or c.sequence > self.last_sequence or (
+                c.sequence == self.last_sequence and c.number == self.last_number
+            ):
                 self.waiting = c
                 return failed(c, BAD_ORDER)
-            elif not self.settled and not self.continue_key(c):
-                self.waiting = c
-                return failed(c, NO_MEMORY)
+            elif not self.settled:
+                if not self.continue_key(c):
+                    self.waiting = c
+                    return failed(c, NO_MEMORY)
+                if self.room_needed() > MAX_RECORD:
+                    return ROOM_NEEDED
+            self.last_sequence = c.sequence
+            self.last_number = c.number
             self.step_best()
         if self.num_operands and not self.emit_joined():
             return CHUNK_FULL if self.count else ROOM_NEEDED

@@ -13,7 +13,7 @@ cdef struct Tombstones:
     Tombstone* all
     int64_t count, capacity
     int64_t next                # the first one that is not active yet
-    int64_t* active             # the newest first
+    int64_t* active             # a heap: no parent is older than its children
     int64_t num_active
 
 cdef uint64_t NONE_AT_END = UINT64_MAX
@@ -55,46 +55,75 @@ cdef bint is_covered(
 ) noexcept nogil:
     """Whether a range deletion deletes the entry. Keys come in their order."""
     cdef Tombstone* stone
-    cdef int64_t i, kept
-    cdef int order
     while stones.next < stones.count:
         stone = stones.all + stones.next
         if compare_keys(stone.first, stone.first_size, key, size) > 0:
             break
-        i = stones.num_active
-        while i > 0 and stones.all[stones.active[i - 1]].sequence < stone.sequence:
-            stones.active[i] = stones.active[i - 1]
-            i -= 1
-        stones.active[i] = stones.next
-        stones.num_active += 1
-        stones.next += 1
-    i = kept = 0
-    while i < stones.num_active:
-        stone = stones.all + stones.active[i]
-        if stone.sequence <= sequence:
+        tombstones_push(stones)
+    # The newest one decides, so those behind it may have ended.
+    while stones.num_active and has_ended(stones.all + stones.active[0], key, size):
+        tombstones_pop(stones)
+    return is_covered_below(stones, 0, key, size, sequence)
+
+
+cdef inline bint has_ended(const Tombstone* stone, const uint8_t* key, int64_t size) noexcept nogil:
+    cdef int order = compare_keys(key, size, stone.end, stone.end_size)
+    return order > 0 or (order == 0 and stone.end_limit == NONE_AT_END)
+
+
+cdef bint is_covered_below(
+    const Tombstones* stones, int64_t at, const uint8_t* key, int64_t size, uint64_t sequence
+) noexcept nogil:
+    """Whether the range deletion at a place of the heap, or one of those below it, deletes the entry."""
+    cdef const Tombstone* stone
+    if at >= stones.num_active:
+        return False
+    stone = stones.all + stones.active[at]
+    if stone.sequence <= sequence:
+        return False
+    if (
+        not has_ended(stone, key, size)
+        and (sequence >= stone.end_limit or compare_keys(key, size, stone.end, stone.end_size) < 0)
+        and (sequence <= stone.first_limit or compare_keys(key, size, stone.first, stone.first_size) > 0)
+    ):
+        return True
+    return (
+        is_covered_below(stones, 2 * at + 1, key, size, sequence)
+        or is_covered_below(stones, 2 * at + 2, key, size, sequence)
+    )
+
+
+cdef void tombstones_push(Tombstones* stones) noexcept nogil:
+    """Makes the next one active."""
+    cdef int64_t at = stones.num_active, above
+    cdef uint64_t sequence = stones.all[stones.next].sequence
+    while at:
+        above = (at - 1) // 2
+        if stones.all[stones.active[above]].sequence >= sequence:
             break
-        order = compare_keys(key, size, stone.end, stone.end_size)
-        if order > 0 or (order == 0 and stone.end_limit == NONE_AT_END):
-            i += 1
-            continue  # it has ended
-        stones.active[kept] = stones.active[i]
-        kept += 1
-        i += 1
-        if (order < 0 or sequence >= stone.end_limit) and (
-            sequence <= stone.first_limit or compare_keys(key, size, stone.first, stone.first_size) > 0
+        stones.active[at] = stones.active[above]
+        at = above
+    stones.active[at] = stones.next
+    stones.num_active += 1
+    stones.next += 1
+
+
+cdef void tombstones_pop(Tombstones* stones) noexcept nogil:
+    """Takes the newest active one away."""
+    cdef int64_t at = 0, below, last
+    stones.num_active -= 1
+    last = stones.active[stones.num_active]
+    while True:
+        below = 2 * at + 1
+        if below >= stones.num_active:
+            break
+        if (
+            below + 1 < stones.num_active
+            and stones.all[stones.active[below + 1]].sequence > stones.all[stones.active[below]].sequence
         ):
-            tombstones_close(stones, i, kept)
-            return True
-    tombstones_close(stones, i, kept)
-    return False
-
-
-cdef inline void tombstones_close(Tombstones* stones, int64_t done, int64_t kept) noexcept nogil:
-    """Closes the gap that ended range deletions have left."""
-    if done == kept:
-        return
-    while done < stones.num_active:
-        stones.active[kept] = stones.active[done]
-        kept += 1
-        done += 1
-    stones.num_active = kept
+            below += 1
+        if stones.all[stones.active[below]].sequence <= stones.all[last].sequence:
+            break
+        stones.active[at] = stones.active[below]
+        at = below
+    stones.active[at] = last

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def table(content: bytes, keys: KeyRange = ALL_KEYS, window: int = 0) -> Table:
 
 def overlay_of(records: Sequence[Record]) -> Overlay:
     overlay = Overlay()
-    data, keys, values = b"", [], []
+    data, keys, values = bytearray(), [], []
     for _, key, value in records:
         keys += [len(data), len(key)]
         values += [len(data) + len(key), len(value)]
@@ -275,6 +275,57 @@ def test_other_tables_are_refused_by_name(
 def test_keys_out_of_order_are_found() -> None:
     with pytest.raises(CorruptFileError, match="not in order"):
         merged(sst_of([(internal(b"b"), b""), (internal(b"a"), b"")]))
+
+
+@pytest.mark.parametrize("sequence", [2, 3])
+def test_entries_of_a_key_out_of_order_are_found(sequence: int) -> None:
+    with pytest.raises(CorruptFileError, match="not in order"):
+        merged(sst_of([(internal(b"a", 2, MERGE), b"1"), (internal(b"a", sequence, MERGE), b"2")]))
+
+
+def test_an_index_that_names_a_block_again_and_again() -> None:
+    """Otherwise a small file would make a value without end."""
+    file = File()
+    handle = file.add(block_of([(internal(b"a", 2, MERGE), bytes(1000))]))
+    with pytest.raises(CorruptFileError, match="not in order"):
+        merged(file.finish(block_of([(b"a", handle)] * 100)))
+
+
+def test_operands_are_refused_before_they_fill_the_memory() -> None:
+    taken = 0
+
+    def tables() -> Iterator[Table]:
+        nonlocal taken
+        for sequence in range(40, 0, -1):
+            taken += 1
+            yield table(sst_of([(internal(b"a", sequence, MERGE), b"")]))
+
+    with pytest.raises(SizeLimitError):
+        rows(Merge([tables()], delimiter=bytes(64 << 20)))
+    assert taken == 16
+
+
+def test_a_merge_that_failed_does_not_end_as_if_all_was_read() -> None:
+    def tables() -> Iterator[Table]:
+        yield table(sst_of([(internal(b"a"), b"v")]))
+        raise OSError("the connection is lost")
+
+    merge = Merge([tables()], delimiter=b",")
+    with pytest.raises(OSError, match="connection"):
+        merge.read()
+    with pytest.raises(RuntimeError, match="failed earlier"):
+        merge.read()
+
+
+@pytest.mark.thorough
+def test_many_range_deletions() -> None:
+    """Each but the last of a key is older than the key: they stay until they have ended."""
+    count = 200_000
+    records: list[Record] = []
+    for i in range(count):
+        records.append((RANGE_DELETION, b"%08d" % i, b"%08d" % (i + 1)))
+    records += [(PUT, b"%08d" % i, b"") for i in range(count)]
+    assert len(rows(Merge([], overlay_of(records), delimiter=b","))) == count
 
 
 @pytest.mark.parametrize("spans", [(-1, 3), (0, -1), (2**31 - 1, 2**31 - 1), (0, 4), (4, 0)])
