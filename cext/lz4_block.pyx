@@ -19,7 +19,9 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from byteorder cimport load_le32, store_le32
-from lz4_functions cimport Decompress, decompress_by_python, fastest_decompress, symbol_of
+from lz4_functions cimport (
+    Compress, Decompress, compress_by_python, decompress_by_python, fastest_compress, fastest_decompress
+)
 from one_thread cimport begin
 from xxh32 cimport xxh32, xxh32_of_each
 

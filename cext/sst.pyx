@@ -1,4 +1,4 @@
-"""Merges SST files (RocksDB's block-based tables) and the records of changelogs into the rows of a version.
+"""Merges SST files (RocksDB's block-based tables) and the records of changelogs, and builds such files.
 
     block       contents | byte compression | uint32 LE checksum of both
     contents    LZ4, zstd, zlib: varint32 size once decompressed | body      snappy: body      none: as they are
@@ -12,11 +12,13 @@
                 zigzag varint64 (size - size of the block before), and the block follows that one.
     key         user key | uint64 LE sequence number << 8 | kind          in an index perhaps the user key alone
     kind        0 deletion, 1 value, 2 merge operand, 7 single deletion, 15 range deletion (the value is its end)
+    filter      lines of 64 bytes | ff 00 | byte probes, 1 to 31 | 00 00
+                A key sets bits of one line: cext/sst/filter.pxi
 
 Keys go up by their bytes; of one user key, sequence numbers go down. hdfsstore/codecs/sst_table.py has the rest of the
 file. (RocksDB: table/block_based/block_builder.h, block.cc, table/format.cc, db/dbformat.h)
 
-A merge works without the GIL. It returns to Python where it needs bytes of a file.
+A merge and a builder work without the GIL. A merge returns to Python where it needs bytes of a file.
 """
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -26,14 +28,14 @@ from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
-from byteorder cimport load_be32, load_le32, load_le64
+from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 from growable_buffer cimport GrowableBuffer, buffer_free, buffer_need
-from lz4_functions cimport Decompress, fastest_decompress
+from lz4_functions cimport Compress, Decompress, fastest_compress, fastest_decompress
 from one_thread cimport begin
 from xxh32 cimport xxh32
-from xxh64 cimport xxh3, xxh64
+from xxh64 cimport xxh3, xxh64, xxph3
 
 from hdfsstore.errors import CorruptFileError, SizeLimitError, StateStoreError, UnsupportedProviderError
 
@@ -86,3 +88,5 @@ include "sst/sort.pxi"
 include "sst/tombstones.pxi"
 include "sst/cursor.pxi"
 include "sst/merge.pxi"
+include "sst/filter.pxi"
+include "sst/builder.pxi"

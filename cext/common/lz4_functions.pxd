@@ -5,7 +5,16 @@
 from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
+ctypedef int (*Compress)(const char* source, char* target, int size, int capacity) noexcept nogil
 ctypedef int (*Decompress)(const char* source, char* target, int size, int capacity) noexcept nogil
+
+
+cdef inline int compress_by_python(const char* source, char* target, int size, int capacity) noexcept with gil:
+    import lz4.block
+
+    body = lz4.block.compress(source[:size], store_size=False)
+    memcpy(target, <const char*> body, len(body))
+    return <int> len(body)
 
 
 cdef inline int decompress_by_python(const char* source, char* target, int size, int capacity) noexcept with gil:
@@ -35,3 +44,8 @@ cdef inline void* symbol_of(str name):
 cdef inline Decompress fastest_decompress():
     cdef void* found = symbol_of("LZ4_decompress_safe")
     return <Decompress> found if found != NULL else decompress_by_python
+
+
+cdef inline Compress fastest_compress():
+    cdef void* found = symbol_of("LZ4_compress_default")
+    return <Compress> found if found != NULL else compress_by_python

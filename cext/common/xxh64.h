@@ -98,8 +98,8 @@ static inline uint64_t xxh64(const uint8_t *p, size_t size) {
     return xxh64_end(hash);
 }
 
-static inline uint64_t xxh3_end(uint64_t hash) {
-    hash = (hash ^ hash >> 37) * XXH_MIX_1;
+static inline uint64_t xxh3_end(uint64_t hash, uint64_t factor) {
+    hash = (hash ^ hash >> 37) * factor;
     return hash ^ hash >> 32;
 }
 
@@ -112,7 +112,7 @@ static inline uint64_t xxh3_to_16(const uint8_t *p, size_t size) {
     if (size > 8) {
         uint64_t low = xxh_word(p) ^ xxh_word(s + 24) ^ xxh_word(s + 32);
         uint64_t high = xxh_word(p + size - 8) ^ xxh_word(s + 40) ^ xxh_word(s + 48);
-        return xxh3_end(size + xxh_reversed(low) + high + xxh_fold(low, high));
+        return xxh3_end(size + xxh_reversed(low) + high + xxh_fold(low, high), XXH_MIX_1);
     }
     if (size >= 4) {
         uint64_t hash = xxh_half(p + size - 4) + ((uint64_t)xxh_half(p) << 32);
@@ -129,18 +129,18 @@ static inline uint64_t xxh3_to_16(const uint8_t *p, size_t size) {
     return xxh64_end(xxh_word(s + 56) ^ xxh_word(s + 64));
 }
 
-static inline uint64_t xxh3_to_240(const uint8_t *p, size_t size) {
+static inline uint64_t xxh3_to_240(const uint8_t *p, size_t size, uint64_t factor) {
     const uint8_t *s = XXH3_SECRET;
     uint64_t hash = size * XXH_64_1;
     if (size <= 128) {
         for (size_t i = (size - 1) / 32 + 1; i-- > 0;)
             hash += xxh3_mix(p + 16 * i, s + 32 * i) + xxh3_mix(p + size - 16 * (i + 1), s + 32 * i + 16);
-        return xxh3_end(hash);
+        return xxh3_end(hash, factor);
     }
     for (size_t i = 0; i < 8; i++) hash += xxh3_mix(p + 16 * i, s + 16 * i);
-    hash = xxh3_end(hash);
+    hash = xxh3_end(hash, factor);
     for (size_t i = 8; i < size / 16; i++) hash += xxh3_mix(p + 16 * i, s + 16 * (i - 8) + 3);
-    return xxh3_end(hash + xxh3_mix(p + size - 16, s + 136 - 17));
+    return xxh3_end(hash + xxh3_mix(p + size - 16, s + 136 - 17), factor);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -170,30 +170,38 @@ static inline void xxh3_add(uint64_t lanes[8], const uint8_t *p, size_t stripes,
 }
 #endif
 
-static inline uint64_t xxh3_of_more(const uint8_t *p, size_t size) {
-    uint64_t lanes[8] = {XXH_32_3, XXH_64_1, XXH_64_2, XXH_64_3, XXH_64_4, XXH_32_2, XXH_64_5, XXH_32_1};
+#define XXH3_LANES {XXH_32_3, XXH_64_1, XXH_64_2, XXH_64_3, XXH_64_4, XXH_32_2, XXH_64_5, XXH_32_1}
+
+static inline void xxh3_scramble(uint64_t lanes[8]) {
+    for (int i = 0; i < 8; i++)
+        lanes[i] = (lanes[i] ^ lanes[i] >> 47 ^ xxh_word(XXH3_SECRET + 128 + 8 * i)) * XXH_32_1;
+}
+
+static inline uint64_t xxh3_sum(const uint64_t lanes[8], size_t size) {
     uint64_t hash = size * XXH_64_1;
-    const uint8_t *last = p + size - 64;
-    size_t left = size;
-    for (; left > 1024; p += 1024, left -= 1024) {
-        xxh3_add(lanes, p, 16, XXH3_SECRET);
-        for (int i = 0; i < 8; i++) {
-            uint64_t lane = lanes[i] ^ lanes[i] >> 47 ^ xxh_word(XXH3_SECRET + 128 + 8 * i);
-            lanes[i] = lane * XXH_32_1;
-        }
-    }
-    xxh3_add(lanes, p, (left - 1) / 64, XXH3_SECRET);
-    xxh3_add(lanes, last, 1, XXH3_SECRET + 121);
     for (int i = 0; i < 8; i += 2) {
         const uint8_t *secret = XXH3_SECRET + 11 + 8 * i;
         hash += xxh_fold(lanes[i] ^ xxh_word(secret), lanes[i + 1] ^ xxh_word(secret + 8));
     }
-    return xxh3_end(hash);
+    return hash;
+}
+
+static inline uint64_t xxh3_of_more(const uint8_t *p, size_t size) {
+    uint64_t lanes[8] = XXH3_LANES;
+    const uint8_t *last = p + size - 64;
+    size_t left = size;
+    for (; left > 1024; p += 1024, left -= 1024) {
+        xxh3_add(lanes, p, 16, XXH3_SECRET);
+        xxh3_scramble(lanes);
+    }
+    xxh3_add(lanes, p, (left - 1) / 64, XXH3_SECRET);
+    xxh3_add(lanes, last, 1, XXH3_SECRET + 121);
+    return xxh3_end(xxh3_sum(lanes, size), XXH_MIX_1);
 }
 
 static inline uint64_t xxh3(const uint8_t *p, size_t size) {
     if (size > 240) return xxh3_of_more(p, size);
-    return size > 16 ? xxh3_to_240(p, size) : xxh3_to_16(p, size);
+    return size > 16 ? xxh3_to_240(p, size, XXH_MIX_1) : xxh3_to_16(p, size);
 }
 
 #endif

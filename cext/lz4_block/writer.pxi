@@ -9,17 +9,7 @@ cdef enum:
     # The largest body that lz4 makes of a block.
     BOUND = BLOCK_SIZE + BLOCK_SIZE // 255 + 16
 
-ctypedef int (*Compress)(const char* source, char* target, int size, int capacity) noexcept nogil
-
-
-cdef int compress_by_python(const char* source, char* target, int size, int capacity) noexcept with gil:
-    body = lz4.block.compress(source[:size], store_size=False)
-    memcpy(target, <const char*> body, len(body))
-    return <int> len(body)
-
-
-cdef void* fastest_compress = symbol_of("LZ4_compress_default")
-cdef Compress compress_default = <Compress> fastest_compress if fastest_compress != NULL else compress_by_python
+cdef Compress compress_default = fastest_compress()
 
 
 cdef class Lz4BlockWriter:

@@ -37,8 +37,8 @@ RANGE_DELETION = 15
 REMEDY = "The file is damaged: restore it, or read another version"
 BYTEWISE = b"leveldb.BytewiseComparator"
 
-_FOOTER = 53
-_MAGIC = 0x88E241B785F4CFF7
+FOOTER_SIZE = 53
+MAGIC = 0x88E241B785F4CFF7
 _OTHER_MAGICS = {
     0xDB4775248B80FB57: "a table of format 0",
     0x8242229663BF9564: "a plain table",
@@ -139,7 +139,7 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
         path=path,
         index=tail.block(footer, index_handle),
         index_offset=index_handle.offset,
-        data_end=size - _FOOTER,
+        data_end=size - FOOTER_SIZE,
         checksum=footer.checksum,
         context=footer.context,
         delta_values=delta_values,
@@ -177,9 +177,9 @@ class _Tail:
         return bytes(self._read(offset, size))
 
     def block(self, footer: _Footer, handle: Handle) -> bytes:
-        if handle.offset + handle.size + _TRAILER > self.size - _FOOTER:
+        if handle.offset + handle.size + _TRAILER > self.size - FOOTER_SIZE:
             raise CorruptFileError(
-                "a handle names a block that the file does not have", self.path, self.size - _FOOTER, REMEDY
+                "a handle names a block that the file does not have", self.path, self.size - FOOTER_SIZE, REMEDY
             )
         whole = self.read(handle.offset, handle.size + _TRAILER)
         if not check_block(whole, footer.checksum, footer.context, handle.offset):
@@ -205,14 +205,14 @@ def _located(path: str, offset: int) -> Iterator[None]:
 
 
 def _read_footer(tail: _Tail) -> _Footer:
-    path, at = tail.path, tail.size - _FOOTER
-    footer = tail.read(at, _FOOTER) if at >= 0 else b""
+    path, at = tail.path, tail.size - FOOTER_SIZE
+    footer = tail.read(at, FOOTER_SIZE) if at >= 0 else b""
     magic = int.from_bytes(footer[-8:], "little")
     if magic in _OTHER_MAGICS:
         raise UnsupportedProviderError(
             f"the file is {_OTHER_MAGICS[magic]}, which this release does not read", path, remedy=_OTHER_TOOL
         )
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
     version, checksum = int.from_bytes(footer[41:45], "little"), footer[0]
     if not 2 <= version <= 6:

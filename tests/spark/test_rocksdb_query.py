@@ -17,7 +17,14 @@ import hdfsstore
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.codecs.murmur3 import partition_ids
+from hdfsstore.codecs.records import RecordFormat
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
+from hdfsstore.fs.publish import publish
+from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES, encode
+from hdfsstore.state.rocksdb.database_writer import write_archive
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
+from hdfsstore.state.versions.files import StateFiles
 from tests.spark.support.own_batch import OURS, begin, count, count_in_python, count_in_store, rows_of, write_input
 from tests.spark.support.own_checkpoint import CHANGELOGS
 from tests.support.continued_stores import FORMAT_VERSION
@@ -80,6 +87,47 @@ def run_batch(checkpoint: Path, local_dir: Path, format_version: int) -> None:
             count_in_store(store, rows.filter(pc.equal(places, partition_id)))
             infos[partition_id] = [store.commit()]
     hdfsstore.CommitLog(checkpoint, checkpoint_format_version=format_version).add(OURS, 0, {0: infos})
+
+
+@pytest.mark.usefixtures("format_version")
+def test_spark_goes_on_from_files_that_rocksdb_has_not_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Zips and SST files of our own take the place of all files of the state; several SST files of each partition."""
+    folder, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
+    outputs: dict[int, Counter[Any]] = {}
+
+    def run() -> None:
+        stream = spark.readStream.schema("k STRING, n INT").option("maxFilesPerTrigger", 1).json(str(folder))
+        writer = count(stream).writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+        writer.foreachBatch(lambda rows, batch_id: outputs.update({batch_id: Counter(map(tuple, rows.collect()))}))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    for batch_id in range(OURS):
+        write_input(folder, batch_id)
+    run()
+    theirs = spark.read.format("statestore").load(str(checkpoint)).toArrow()
+    ids = ids_of(checkpoint, OURS - 1)
+    for partition_id in set(theirs["partition_id"].to_pylist()):
+        rewrite(checkpoint / "state" / "0" / str(partition_id), OURS, ids[partition_id][0] if ids else None)
+    assert counted(spark.read.format("statestore").load(str(checkpoint)).toArrow()) == counted(theirs)
+    write_input(folder, OURS)
+    write_input(folder, OURS + 1)
+    run()
+    assert outputs == {b: Counter(count_in_python(b)) for b in range(OURS + 2)}
+
+
+def rewrite(partition: Path, version: int, unique_id: str | None) -> None:
+    """Writes a version anew, of which no other file stays."""
+    fs = LocalFileManager()
+    how = RecordFormat(extensions=CHANGELOG_FILES, value_checksums=False, typed=True, checksum_files=True)
+    reader = RocksDbPartitionReader(fs, str(partition), how, {version: unique_id} if unique_id else {})
+    chunks = [chunk.copy() for chunk in reader.load(version, lambda chunk: chunk)]
+    for path in partition.rglob("*"):
+        if path.is_file() and path.parent.name != "_metadata":
+            path.unlink()
+    archive = write_archive(fs, str(partition), chunks, file_bytes=50)
+    assert len(archive.ssts) > 1
+    path = StateFiles.path_of(str(partition), (version, unique_id), "snapshot", CHANGELOG_FILES)
+    publish(fs, path, encode(archive), overwrite=False)
 
 
 def sessions(rows: DataFrame) -> DataFrame:

@@ -35,9 +35,9 @@ from hdfsstore.state.rocksdb.archive import REMEDY
 
 _OTHER_TOOL = "Read the database with RocksDB"
 
-_BLOCK = 32 << 10
-_HEADER = 7
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+BLOCK = 32 << 10
+HEADER = 7
+WHOLE, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 _RECYCLED = 4
 _SAFE = 1 << 13
 _FIELD_UNSAFE = 1 << 6
@@ -150,37 +150,37 @@ def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
     at, begun = 0, 0
     pieces: list[bytes] | None = None
     while at < len(content):
-        room = _BLOCK - at % _BLOCK
-        if room < _HEADER:
+        room = BLOCK - at % BLOCK
+        if room < HEADER:
             if any(content[at : at + room]):
                 raise CorruptFileError("bytes behind the last piece of a block are not 0", place, at, REMEDY)
             at += room
             continue
-        header = content[at : at + _HEADER]
+        header = content[at : at + HEADER]
         size = int.from_bytes(header[4:6], "little")
-        kind = header[6] if len(header) == _HEADER else 0
-        data = content[at + _HEADER : at + _HEADER + size]
-        if len(header) < _HEADER or len(data) < size or size > room - _HEADER:
+        kind = header[6] if len(header) == HEADER else 0
+        data = content[at + HEADER : at + HEADER + size]
+        if len(header) < HEADER or len(data) < size or size > room - HEADER:
             raise CorruptFileError("a piece of a record is cut off", place, at, REMEDY)
-        if not _WHOLE <= kind <= _LAST + _RECYCLED or _masked(crc32c(header[6:] + data)) != header[:4]:
+        if not WHOLE <= kind <= LAST + _RECYCLED or masked(crc32c(header[6:] + data)) != header[:4]:
             raise CorruptFileError("the checksum of a piece does not match its bytes", place, at, REMEDY)
-        if kind > _LAST:
+        if kind > LAST:
             kind, data = kind - _RECYCLED, data[4:]
-        if (pieces is None) != (kind in (_WHOLE, _FIRST)):
+        if (pieces is None) != (kind in (WHOLE, FIRST)):
             raise CorruptFileError("the pieces of a record do not follow each other", place, at, REMEDY)
-        if kind in (_WHOLE, _FIRST):
+        if kind in (WHOLE, FIRST):
             begun, pieces = at, []
         assert pieces is not None
         pieces.append(data)
-        at += _HEADER + size
-        if kind in (_WHOLE, _LAST):
+        at += HEADER + size
+        if kind in (WHOLE, LAST):
             yield begun, b"".join(pieces)
             pieces = None
     if pieces is not None:
         raise CorruptFileError("the last record is cut off", place, begun, REMEDY)
 
 
-def _masked(crc: int) -> bytes:
+def masked(crc: int) -> bytes:
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
 
 

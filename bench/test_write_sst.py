@@ -1,0 +1,88 @@
+"""The rows of a store as the zip and the SST files of a RocksDB, beside an HDFS-backed snapshot of the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench import store_data
+from bench.cache import work_folder
+from bench.report import Report
+from bench.side_by_side import side_by_side
+from hdfsstore._cext.records import encode_records
+from hdfsstore._cext.sst import Merge, Overlay
+from hdfsstore.codecs.compression import compress
+from hdfsstore.codecs.records import CHUNK_BYTES, RecordChunk
+from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.fs.publish import publish
+from hdfsstore.state.rocksdb.database_writer import write_version
+
+NUM_KEYS = 2_000_000
+FS = LocalFileManager()
+
+
+def unsorted_rows(num_keys: int) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    return store_data.rows(pa.array(range(num_keys), pa.int64()))
+
+
+def overlay_of(rows: tuple[pa.BinaryArray, pa.BinaryArray]) -> Overlay:
+    """The rows as a RocksDB stores them, with a byte of 0 in front."""
+    overlay = Overlay()
+    zero = pa.scalar(b"\0", pa.binary())
+    keys, values = (pc.binary_join_element_wise(zero, part, pa.scalar(b"", pa.binary())) for part in rows)
+    overlay.add(*spans_of(keys, values))
+    return overlay
+
+
+def spans_of(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[bytes, pa.Buffer, pa.Buffer]:
+    data = bytes(keys.buffers()[2]) + bytes(values.buffers()[2])
+    found, at = [], 0
+    for part in (keys, values):
+        offsets = pa.Array.from_buffers(pa.int32(), len(part) + 1, [None, part.buffers()[1]])
+        starts, sizes = pc.add(offsets[:-1], pa.scalar(at, pa.int32())), pc.binary_length(part)
+        pairs = pa.Table.from_arrays([starts, sizes], ["start", "size"]).to_pandas().to_numpy("int32")
+        found.append(pa.py_buffer(pairs.tobytes()))
+        at += offsets[-1].as_py()
+    return data, *found
+
+
+def merged(overlay: Overlay) -> Iterator[RecordChunk]:
+    merge = Merge((), overlay, delimiter=b",", chunk_bytes=CHUNK_BYTES)
+    while (read := merge.read()) is not None:
+        yield RecordChunk(memoryview(read[0]), *read[1:], "rows", 0)
+
+
+def test_write(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
+    num_keys = NUM_KEYS // 100 if smoke else NUM_KEYS
+    rows = unsorted_rows(num_keys)
+    overlay = overlay_of(rows)
+    in_order = [chunk.copy() for chunk in merged(overlay)]
+    with work_folder() as work:
+        partition = work / "0"
+
+        def snapshot() -> None:
+            publish(FS, f"{partition}/1.snapshot", compress("lz4", encode_records(*rows)), overwrite=True)
+
+        def ssts(chunks: Iterator[RecordChunk]) -> None:
+            write_version(FS, str(partition), (1, None), chunks)
+
+        work_of = {
+            "HDFS-backed snapshot": snapshot,
+            "zip and SST files": lambda: ssts(iter(in_order)),
+            "zip and SST files, sorted first": lambda: ssts(merged(overlay_of(rows))),
+        }
+        seconds = side_by_side(work_of, rounds, {name: lambda: clear(partition) for name in work_of})
+        benchmark.pedantic(lambda: ssts(iter(in_order)), rounds=1)
+    for name, took in seconds.items():
+        report.add(f"{num_keys:,} rows as {name}", f"{took * 1e3:.0f} ms", "")
+    ratio = seconds["zip and SST files"] / seconds["HDFS-backed snapshot"]
+    report.add("zip and SST files take of a snapshot's time", f"{ratio:.2f} x", "goal: at most 2.5 x")
+
+
+def clear(partition: Path) -> None:
+    shutil.rmtree(partition)
