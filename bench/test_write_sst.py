@@ -30,13 +30,10 @@ def unsorted_rows(num_keys: int) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     return store_data.rows(pa.array(range(num_keys), pa.int64()))
 
 
-def overlay_of(rows: tuple[pa.BinaryArray, pa.BinaryArray]) -> Overlay:
+def stored(rows: tuple[pa.BinaryArray, pa.BinaryArray]) -> tuple[bytes, pa.Buffer, pa.Buffer]:
     """The rows as a RocksDB stores them, with a byte of 0 in front."""
-    overlay = Overlay()
-    zero = pa.scalar(b"\0", pa.binary())
-    keys, values = (pc.binary_join_element_wise(zero, part, pa.scalar(b"", pa.binary())) for part in rows)
-    overlay.add(*spans_of(keys, values))
-    return overlay
+    zero, end = pa.scalar(b"\0", pa.binary()), pa.scalar(b"", pa.binary())
+    return spans_of(*(pc.binary_join_element_wise(zero, part, end) for part in rows))
 
 
 def spans_of(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[bytes, pa.Buffer, pa.Buffer]:
@@ -51,7 +48,9 @@ def spans_of(keys: pa.BinaryArray, values: pa.BinaryArray) -> tuple[bytes, pa.Bu
     return data, *found
 
 
-def merged(overlay: Overlay) -> Iterator[RecordChunk]:
+def in_order_of_keys(unsorted: tuple[bytes, pa.Buffer, pa.Buffer]) -> Iterator[RecordChunk]:
+    overlay = Overlay()
+    overlay.add(*unsorted)
     merge = Merge((), overlay, delimiter=b",", chunk_bytes=CHUNK_BYTES)
     while (read := merge.read()) is not None:
         yield RecordChunk(memoryview(read[0]), *read[1:], "rows", 0)
@@ -60,8 +59,8 @@ def merged(overlay: Overlay) -> Iterator[RecordChunk]:
 def test_write(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds: int) -> None:
     num_keys = NUM_KEYS // 100 if smoke else NUM_KEYS
     rows = unsorted_rows(num_keys)
-    overlay = overlay_of(rows)
-    in_order = [chunk.copy() for chunk in merged(overlay)]
+    unsorted = stored(rows)
+    in_order = [chunk.copy() for chunk in in_order_of_keys(unsorted)]
     with work_folder() as work:
         partition = work / "0"
 
@@ -74,7 +73,7 @@ def test_write(benchmark: BenchmarkFixture, report: Report, smoke: bool, rounds:
         work_of = {
             "HDFS-backed snapshot": snapshot,
             "zip and SST files": lambda: ssts(iter(in_order)),
-            "zip and SST files, sorted first": lambda: ssts(merged(overlay_of(rows))),
+            "zip and SST files, sorted first": lambda: ssts(in_order_of_keys(unsorted)),
         }
         seconds = side_by_side(work_of, rounds, {name: lambda: clear(partition) for name in work_of})
         benchmark.pedantic(lambda: ssts(iter(in_order)), rounds=1)
