@@ -1,5 +1,5 @@
-/* Computes XXPH3, the hash of the keys in RocksDB's Bloom filters: an early XXH3 with 64 bits, with the seed 0 (RocksDB:
- * util/xxph3.h, util/hash.cc). Most of it is XXH3's.
+/* Computes XXPH3, the hash of the keys in RocksDB's Bloom filters: an early XXH3 with 64 bits and the seed 0
+ * (RocksDB: util/xxph3.h, util/hash.cc). Most of it is XXH3's.
  */
 #ifndef HDFSSTORE_XXPH3_H
 #define HDFSSTORE_XXPH3_H
