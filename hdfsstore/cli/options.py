@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store
+from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store, UnsupportedProviderError
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, Format
 
@@ -87,7 +87,18 @@ def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tup
 
 
 def key_schema(store: Store) -> pa.Schema:
-    """The column `key` of `read_state`. Raises SchemaMismatchError if the store has no schema file."""
+    """The column `key` of `read_state`.
+
+    Raises:
+        UnsupportedProviderError: the store has column families, each with keys of its own.
+        SchemaMismatchError: it has no schema file.
+    """
+    if store.key_schema is None and store.has_families:
+        raise UnsupportedProviderError(
+            "this store has column families, which this command does not read",
+            store.schema_path,
+            remedy="hdfsstore read has --state-var, --timers and --join-side for them",
+        )
     if store.key_schema is None:
         raise SchemaMismatchError(
             "this store has no schema file (Spark 2 wrote none)",

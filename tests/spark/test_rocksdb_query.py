@@ -48,24 +48,26 @@ def ids_of(checkpoint: Path, batch_id: int) -> list[list[str]]:
     return read_commit_log(fs, f"{path}/commits/{batch_id}").state_unique_ids.get(0, [])
 
 
+def run_query(spark: SparkSession, folder: Path, checkpoint: Path) -> dict[int, Counter[Any]]:
+    """Counts what has come into the folder. Returns the rows of each batch."""
+    outputs: dict[int, Counter[Any]] = {}
+    stream = spark.readStream.schema("k STRING, n INT").option("maxFilesPerTrigger", 1).json(str(folder))
+    writer = count(stream).writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer.foreachBatch(lambda rows, batch_id: outputs.update({batch_id: Counter(map(tuple, rows.collect()))}))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return outputs
+
+
 def test_spark_goes_on_from_what_was_computed_here(spark: SparkSession, tmp_path: Path, format_version: int) -> None:
     folder, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
-    outputs: dict[int, Counter[Any]] = {}
-
-    def run() -> None:
-        stream = spark.readStream.schema("k STRING, n INT").option("maxFilesPerTrigger", 1).json(str(folder))
-        writer = count(stream).writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
-        writer.foreachBatch(lambda rows, batch_id: outputs.update({batch_id: Counter(map(tuple, rows.collect()))}))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
     for batch_id in range(OURS):
         write_input(folder, batch_id)
-    run()
+    outputs = run_query(spark, folder, checkpoint)
     our_input = write_input(folder, OURS)
     begin(checkpoint, our_input)
     run_batch(checkpoint, tmp_path / "local", format_version)
     write_input(folder, OURS + 1)
-    run()
+    outputs |= run_query(spark, folder, checkpoint)
     assert outputs == {b: Counter(count_in_python(b)) for b in (0, 1, OURS + 1)}
 
 
@@ -93,17 +95,9 @@ def run_batch(checkpoint: Path, local_dir: Path, format_version: int) -> None:
 def test_spark_goes_on_from_files_that_rocksdb_has_not_written(spark: SparkSession, tmp_path: Path) -> None:
     """Zips and SST files of our own take the place of all files of the state; several SST files of each partition."""
     folder, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
-    outputs: dict[int, Counter[Any]] = {}
-
-    def run() -> None:
-        stream = spark.readStream.schema("k STRING, n INT").option("maxFilesPerTrigger", 1).json(str(folder))
-        writer = count(stream).writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
-        writer.foreachBatch(lambda rows, batch_id: outputs.update({batch_id: Counter(map(tuple, rows.collect()))}))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
     for batch_id in range(OURS):
         write_input(folder, batch_id)
-    run()
+    outputs = run_query(spark, folder, checkpoint)
     theirs = spark.read.format("statestore").load(str(checkpoint)).toArrow()
     ids = ids_of(checkpoint, OURS - 1)
     for partition_id in set(theirs["partition_id"].to_pylist()):
@@ -111,7 +105,7 @@ def test_spark_goes_on_from_files_that_rocksdb_has_not_written(spark: SparkSessi
     assert counted(spark.read.format("statestore").load(str(checkpoint)).toArrow()) == counted(theirs)
     write_input(folder, OURS)
     write_input(folder, OURS + 1)
-    run()
+    outputs |= run_query(spark, folder, checkpoint)
     assert outputs == {b: Counter(count_in_python(b)) for b in range(OURS + 2)}
 
 

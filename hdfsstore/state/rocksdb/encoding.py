@@ -86,7 +86,7 @@ def row_of(data: bytes) -> bytes:
             raise CorruptFileError("a key or value in RocksDB is empty, and lacks its encoding's version")
         raise UnsupportedVersionError(
             f"a key or value in RocksDB has encoding version {data[0]}, this release reads 0",
-            remedy="Column families, and rows encoded with Avro, cannot be read yet",
+            remedy="A store of column families, or of rows in Avro, cannot be opened: Checkpoint reads it",
         )
     return data[1:]
 

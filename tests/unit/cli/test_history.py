@@ -111,3 +111,9 @@ def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, 
 )
 def test_usage_errors(key: str, message: str, run: Run) -> None:
     assert message in " ".join(run("history", checkpoint("aggregation"), "--key", key, exit_code=2).err.split())
+
+
+def test_column_families_are_refused_by_name(run: Run) -> None:
+    said = " ".join(run("history", checkpoint("transform_with_state"), "--key", "{}", exit_code=1).err.split())
+    assert "this store has column families" in said
+    assert "--state-var" in said
