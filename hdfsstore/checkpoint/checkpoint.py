@@ -26,8 +26,12 @@ from hdfsstore.errors import (
     StateStoreError,
 )
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.storage_options import StorageOptions
+
+# So many requests at a time are as quick as more, where each takes 20 ms.
+_REMOTE_THREADS = 16
 
 
 class Checkpoint:
@@ -40,7 +44,8 @@ class Checkpoint:
         location: a URI, a local path, or (pyarrow.fs.FileSystem, path).
         storage_options: how the storage of a URI is reached, by names such as `aws_endpoint_url` or `fs.s3a.endpoint`;
             docs/storage.md has all. What they leave out, HADOOP_CONF_DIR and AWS's environment variables say.
-        num_threads: how many partitions are read at the same time; the number of processors by default.
+        num_threads: how many partitions are read at the same time; by default the number of processors, and at least 16
+            on a remote storage, where most of them wait for bytes.
         max_record_bytes: a key or value of a state file that declares more bytes than this counts as damage.
 
     Raises:
@@ -60,7 +65,8 @@ class Checkpoint:
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads is {num_threads}; give at least one thread")
         self._fs, self.path = resolve(location, storage_options)
-        self._threads = num_threads or os.cpu_count() or 1
+        usual = 1 if isinstance(self._fs, LocalFileManager) else _REMOTE_THREADS
+        self._threads = num_threads or max(usual, os.cpu_count() or 1)
         check_checkpoint(self._fs, self.path)
         self._logs = BatchLogs(self._fs, self.path)
         self._states = CommittedStates(self._fs, self.path, self._logs, max_record_bytes)

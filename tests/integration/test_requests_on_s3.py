@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections import Counter
 from dataclasses import replace
@@ -123,12 +124,15 @@ def copied(minio: Minio) -> str:
 
 
 @pytest.mark.parametrize("how", ["read_state", "open_state"])
-def test_a_checkpoint_is_read_in_few_round_trips(minio: Minio, proxy: FaultProxy, how: str) -> None:
+def test_a_checkpoint_is_read_in_few_round_trips(
+    minio: Minio, proxy: FaultProxy, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One for each of: the checkpoint; its logs and the operator's folders; their entries; the schema; the partitions'
-    folders; their files."""
+    folders; their files. Partitions do not wait for each other, however few processors there are."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     uri = copied(minio)
     rounds = Rounds(proxy)
-    checkpoint = hdfsstore.Checkpoint(uri, storage_options=minio.storage_options(proxy.port), num_threads=2)
+    checkpoint = hdfsstore.Checkpoint(uri, storage_options=minio.storage_options(proxy.port))
     opened = getattr(checkpoint, how)()
     table = opened if how == "read_state" else opened.read_all()
     requests = proxy.take()
