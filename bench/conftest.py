@@ -10,8 +10,12 @@ from pyspark.sql import SparkSession
 
 from bench import big_state
 from bench.report import Report
+from tests.services.fixtures import running
+from tests.services.hdfs import Hdfs
+from tests.services.minio import Minio
 
 SMOKE_SHARE = 100
+BUCKET = "bench"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +36,21 @@ def rounds(smoke: bool) -> int:
 @pytest.fixture(scope="session")
 def num_keys(smoke: bool) -> int:
     return big_state.NUM_KEYS // SMOKE_SHARE if smoke else big_state.NUM_KEYS
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """A running MinIO with the bucket `bench`, which ends with the module: no other bench runs beside it."""
+    with running(lambda: Minio(tmp_path_factory.mktemp("minio"))) as server:
+        server.create_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A running HDFS, which ends with the module."""
+    with running(lambda: Hdfs(tmp_path_factory.mktemp("hdfs"))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

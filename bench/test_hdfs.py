@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
 import hdfs_native
-import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import hdfsstore
@@ -21,16 +20,6 @@ from tests.services.hdfs import Hdfs
 
 DELTA = 200_000
 PARALLEL = 8
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    server = Hdfs(tmp_path_factory.mktemp("hdfs"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
 
 
 def downloads(client: hdfs_native.Client, paths: list[str]) -> dict[str, Callable[[], object]]:

@@ -17,6 +17,7 @@ import pytest
 
 import hdfsstore
 from bench import big_state
+from bench.conftest import BUCKET
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.records import encode_records
@@ -26,10 +27,10 @@ from hdfsstore.codecs.types import BinaryType, LongType, StructField, StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.s3.s3_files import S3FileManager
+from tests.services.fixtures import running
 from tests.services.minio import Minio
 from tests.services.toxiproxy import Toxiproxy
 
-BUCKET = "bench"
 PARALLEL = (4, 16)
 PARTITIONS = 32
 VALUE_BYTES = 1000
@@ -40,24 +41,9 @@ VALUE = StructType((StructField("payload", BinaryType()),))
 
 
 @pytest.fixture(scope="module")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"))
-    try:
-        server.start()
-        server.create_bucket(BUCKET)
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
 def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
-    server = Toxiproxy(tmp_path_factory.mktemp("toxiproxy"))
-    try:
-        server.start()
+    with running(lambda: Toxiproxy(tmp_path_factory.mktemp("toxiproxy"))) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def test_read_of_many_keys(checkpoint: Path, minio: Minio, report: Report, rounds: int) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bench import spark_sides
+from bench.conftest import BUCKET
 from bench.events import Events
 from bench.our_sides import IN_ARROW, ours
 from bench.report import Report
@@ -27,7 +28,7 @@ from tests.services.minio import Minio
 from tests.services.s3_requests import by_kind
 
 SQL = "Spark's SQL aggregation"
-BUCKET, COUNTED = "bench", "counted"
+COUNTED = "counted"
 PARTITIONS = 4
 LOCAL = "a local disk"
 WARM_UP = 4
@@ -36,29 +37,8 @@ SHOWN = ("addBatch", "commitOffsets", "latestOffset", "walCommit")
 
 
 @pytest.fixture(scope="module")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
-    server = Minio(tmp_path_factory.mktemp("minio"))
-    try:
-        server.start()
-        server.create_bucket(BUCKET)
-        server.create_bucket(COUNTED)
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    server = Hdfs(tmp_path_factory.mktemp("hdfs"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
 def proxy(minio: Minio) -> Iterator[FaultProxy]:
+    minio.create_bucket(COUNTED)
     with FaultProxy(minio.port) as running:
         yield running
 
