@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rocksdict
 
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
@@ -24,7 +25,6 @@ from hdfsstore.state.rocksdb.changelog import changelog_format
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, TypedRecord, encode_typed
 
-rocksdict = pytest.importorskip("rocksdict")
 LOCAL = LocalFileManager()
 Rows = dict[bytes, bytes]
 
