@@ -13,9 +13,9 @@ import pytest
 
 import hdfsstore
 from tests.services import java, s3a
+from tests.services.fixtures import needed
 from tests.services.hdfs_node import write_xml
 from tests.services.minio import PASSWORD, Minio
-from tests.services.missing import ServiceMissingError
 from tests.services.places import BUCKET
 
 ROOT = Path(__file__).parents[2]
@@ -28,12 +28,7 @@ KEYS = (PASSWORD.encode(), PASSWORD.encode("utf-16-le"), PASSWORD.encode("utf-16
 @pytest.fixture(scope="module")
 def run(minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, str]:
     """The checkpoint, the folder with all that the driver and the executors wrote, and what the driver said."""
-    try:
-        s3a.jars()
-    except ServiceMissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+    needed(s3a.jars)
     folder = tmp_path_factory.mktemp("s3a")
     conf, left = folder / "conf", folder / "left"
     conf.mkdir()

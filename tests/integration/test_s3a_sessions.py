@@ -19,8 +19,8 @@ from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.location import resolve
 from tests.integration.s3_managers import policy, revoke_temporary_keys, temporary_keys
 from tests.services import java, s3a
+from tests.services.fixtures import needed
 from tests.services.minio import Minio
-from tests.services.missing import ServiceMissingError
 from tests.services.places import BUCKET
 from tests.services.process import ServerProcess
 from tests.support.waiting import WAIT_SECONDS
@@ -47,12 +47,7 @@ Sessions = Mapping[str, tuple[str, Mapping[str, str]]]
 
 @pytest.fixture(autouse=True)
 def jars() -> None:
-    try:
-        s3a.jars()
-    except ServiceMissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+    needed(s3a.jars)
 
 
 @pytest.fixture

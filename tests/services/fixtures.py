@@ -24,17 +24,23 @@ class Service(Protocol):
 
 
 S = TypeVar("S", bound=Service)
+T = TypeVar("T")
 
 
-@contextmanager
-def running(make: Callable[[], S]) -> Iterator[S]:
-    """A started server. Where it cannot be had the test is skipped, and fails under CI."""
+def needed(find: Callable[[], T]) -> T:
+    """What a test needs. Where it cannot be had the test is skipped, and fails under CI."""
     try:
-        server = make()
+        return find()
     except ServiceMissingError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+
+
+@contextmanager
+def running(make: Callable[[], S]) -> Iterator[S]:
+    """A started server, where it can be had."""
+    server = needed(make)
     try:
         server.start()
         yield server
