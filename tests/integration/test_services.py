@@ -117,3 +117,29 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_a_node_whose_port_somebody_has_for_a_while_starts_after_it(tmp_path: Path) -> None:
+    cluster = Hdfs(tmp_path)
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", cluster.rpc_ports[0]))
+        somebody.listen()
+        cluster.namenodes[0].launch(after_format=True)
+        with pytest.raises(EOFError, match="BindException"):
+            cluster.namenodes[0].process.read_line(60)
+    try:
+        cluster.namenodes[0].wait_until_up()
+        cluster.namenodes[0].run("dfsadmin", "-report")
+    finally:
+        cluster.stop()
+
+
+def test_no_two_processes_are_given_one_port() -> None:
+    program = "from tests.services.ports import free_port; [print(free_port()) for _ in range(500)]; input()"
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(4)]
+    ports = [run.stdout.readline() for _ in range(500) for run in runs]
+    for run in runs:
+        run.communicate("\n")
+    assert len(set(ports)) == len(ports) == 2000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import subprocess
+import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.services.process import ServerProcess
 
 _SOURCE = Path(__file__).with_name("HdfsNode.java")
 _START_SECONDS = 120  # and to run a command
+_STARTS = 20  # while a connection of somebody else has its port
 _JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = """\
 appender.stderr.type = Console
@@ -47,7 +49,7 @@ class HdfsNode:
     """
 
     def __init__(self, kind: str, folder: Path, conf: Mapping[str, str], jvm: Sequence[str] = ()) -> None:
-        self._kind = kind
+        self._kind = self._role = kind
         self._jvm = (*_JVM, *jvm)
         self._folder = folder
         folder.mkdir(parents=True)
@@ -68,14 +70,25 @@ class HdfsNode:
 
     def launch(self, *, after_format: bool = False) -> None:
         """Starts it without waiting for it; a NameNode's folder is formatted first on request."""
-        role = f"format-and-{self._kind}" if after_format else self._kind
+        self._role = f"format-and-{self._kind}" if after_format else self._kind
+        self._launch()
+
+    def _launch(self) -> None:
         path = ":".join(map(str, [self._folder, *class_path()]))
-        command = [java.executable(), *self._jvm, "-cp", path, "HdfsNode", role]
+        command = [java.executable(), *self._jvm, "-cp", path, "HdfsNode", self._role]
         self._process = ServerProcess(command, log=self._folder / "node.log", talks=True)
 
     def wait_until_up(self) -> None:
         """A NameNode answers; a DataNode has reported to its NameNodes."""
-        self._answer()
+        for start in range(_STARTS):
+            try:
+                self._answer()
+                return
+            except EOFError as error:
+                if "java.net.BindException" not in str(error) or start == _STARTS - 1:
+                    raise
+            time.sleep(3)
+            self._launch()
 
     def start(self) -> None:
         self.launch()
