@@ -141,3 +141,11 @@ class UnsupportedSettingError(StateStoreError):
 
 class NotPromisedError(StateStoreError):
     """The filesystem does not keep a promise that the work needs; the message says which one."""
+
+
+class RepairError(StateStoreError):
+    """A repair is refused: it would lose data, or it cannot be done like this. Nothing was changed."""
+
+
+class PlacementError(RepairError):
+    """Rows of the state are not where the rule of their operator puts them, or the operator has no rule known here."""
