@@ -52,6 +52,7 @@ def main() -> int:
         equal = _run_function(tell, session) and equal
         with tell.step("And the time? The last batch's state, read into Arrow by both in this run:"):
             tell.console.print(compare.time_table(session, CHECKPOINT, spark_start))
+            tell.say(compare.WHY_LESS)
     finally:
         session.stop()
     tell.console.print(f"[dim]All in {time.perf_counter() - began:.0f} s. The checkpoint stays in {CHECKPOINT}.[/]")
@@ -140,6 +141,7 @@ def _run_function(tell: Teller, session: SparkSession) -> bool:
         tell.say(f"{count:,} clicks in {traffic.files} batches; the function keeps each user's clicks and seconds")
         runs = stateful.run_both(session, FOLDER / "few-clicks", FOLDER / "stateful")
         tell.console.print(stateful.speed_table(runs))
+        tell.say(stateful.WHY_LESS)
         equal = all(run.batches == runs["Spark"].batches for run in runs.values())
         tell.say("Every batch gave the same rows." if equal else "The rows DIFFER.")
     with tell.step("Its state lies beside Spark's checkpoint, for all the same commands:"):

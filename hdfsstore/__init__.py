@@ -26,6 +26,7 @@ from hdfsstore.errors import (
 )
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
+from hdfsstore.state.placement import partition_ids
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.store_id import StateStoreId
 
@@ -57,4 +58,5 @@ __all__ = [
     "UnsupportedTypeError",
     "UnsupportedVersionError",
     "open_provider",
+    "partition_ids",
 ]

@@ -12,7 +12,7 @@ from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch, to_batch
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.committed_states import CommittedStates
-from hdfsstore.checkpoint.location import check_checkpoint
+from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
@@ -41,12 +41,17 @@ class Checkpoint:
     anew each time.
 
     Args:
-        location: a URI, a local path, or (pyarrow.fs.FileSystem, path).
+        location: a URI, a local path, or (pyarrow.fs.FileSystem, path). Of a query of hdfsstore.spark, its
+            checkpointLocation, or the folder `hdfsstore` in it.
         storage_options: how the storage of a URI is reached, by names such as `aws_endpoint_url` or `fs.s3a.endpoint`;
             docs/storage.md has all. What they leave out, HADOOP_CONF_DIR and AWS's environment variables say.
         num_threads: how many partitions are read at the same time; by default the number of processors, and at least 16
             on a remote storage, where most of them wait for bytes.
         max_record_bytes: a key or value of a state file that declares more bytes than this counts as damage.
+
+    Attributes:
+        path: the folder that was opened.
+        remark: what a person should know of it, where the location has two checkpoints; else None.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
@@ -64,10 +69,10 @@ class Checkpoint:
     ) -> None:
         if num_threads is not None and num_threads < 1:
             raise ValueError(f"num_threads is {num_threads}; give at least one thread")
-        self._fs, self.path = resolve(location, storage_options)
+        self._fs, given = resolve(location, storage_options)
         usual = 1 if isinstance(self._fs, LocalFileManager) else _REMOTE_THREADS
         self._threads = num_threads or max(usual, os.cpu_count() or 1)
-        check_checkpoint(self._fs, self.path)
+        self.path, self.remark = find_checkpoint(self._fs, given)
         self._logs = BatchLogs(self._fs, self.path)
         self._states = CommittedStates(self._fs, self.path, self._logs, max_record_bytes)
 

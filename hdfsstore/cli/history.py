@@ -10,7 +10,15 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError, Operator, Store, UnsupportedTypeError
+from hdfsstore import (
+    BatchNotAvailableError,
+    Checkpoint,
+    MissingFileError,
+    Operator,
+    StateStoreError,
+    Store,
+    UnsupportedTypeError,
+)
 from hdfsstore.cli import options
 from hdfsstore.cli.keys import KeyPattern, has_one_form, parse_key
 from hdfsstore.cli.output import choose_format, note, numbered, write_rows
@@ -56,7 +64,11 @@ def history(
     times = {batch.batch_id: batch.timestamp_ms for batch in checkpoint.batches if batch.committed}
     entries = [entry for batch_id in counted(times, "Batches", len(times)) for entry in story.read(batch_id)]
     if story.unavailable:
-        note(f"Retention has removed the state of batch {_ranges(story.unavailable)}.")
+        last = max(story.unavailable)
+        if len(story.unavailable) == len(times):
+            raise story.unavailable[last]
+        why = f"of batch {last}: {story.unavailable[last]}"
+        note(f"The state of batch {_ranges(list(story.unavailable))} cannot be read; {why}")
     if not entries:
         note("None of the batches that are kept has such a key.")
         return
@@ -86,7 +98,7 @@ class _Story:
     """Follows keys from batch to batch: reads the whole state of the first batch, then the changes of each."""
 
     def __init__(self, checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> None:
-        self.unavailable: list[int] = []
+        self.unavailable: dict[int, StateStoreError] = {}  # why, for the batches before the first that can be read
         self._checkpoint = checkpoint
         self._operator_id = operator.operator_id
         self._store_name = store.name
@@ -100,8 +112,8 @@ class _Story:
         if self._rows is None:
             try:
                 self._rows = self._state(batch_id)
-            except (BatchNotAvailableError, MissingFileError):
-                self.unavailable.append(batch_id)
+            except (BatchNotAvailableError, MissingFileError) as error:
+                self.unavailable[batch_id] = error
                 return []
             return list(self._entries(batch_id, {} if batch_id == 0 else self._rows, self._rows))
         before = dict(self._rows)

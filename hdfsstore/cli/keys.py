@@ -68,7 +68,7 @@ def has_one_form(kind: pa.DataType) -> bool:
 
 def _struct(given: dict[str, Any], field: Field, schema: pa.Schema) -> KeyPattern:
     parts = {}
-    for name, value in given.items():
+    for name, value in _nested(given, field).items():
         child = find_field(schema, [*field.names, name])
         if isinstance(value, dict) and pa.types.is_struct(child.type):
             parts[name] = _struct(value, child, schema)
@@ -80,6 +80,23 @@ def _struct(given: dict[str, Any], field: Field, schema: pa.Schema) -> KeyPatter
         row = pa.StructArray.from_arrays(columns, fields=list(field.type)) if columns else None
     masks = [part.mask for part in parts.values()]
     return KeyPattern(lambda batch: _all(masks, batch), row)
+
+
+def _nested(given: dict[str, Any], field: Field) -> dict[str, Any]:
+    """The same with {"window.start": 1} as {"window": {"start": 1}}, unless the field itself has such a name."""
+    there = {child.name for child in field.type}
+    nested: dict[str, Any] = {}
+    for name, value in given.items():
+        outer, dot, inner = name.partition(".")
+        if name in there or not dot or outer not in there:
+            if name in nested:
+                raise ConditionError(f"{field.name}.{name} is there twice")
+            nested[name] = value
+        elif isinstance(known := nested.setdefault(outer, {}), dict) and inner not in known:
+            known[inner] = value
+        else:
+            raise ConditionError(f"{field.name}.{name} is there twice")
+    return nested
 
 
 def _all(masks: list[Mask], batch: pa.RecordBatch) -> pa.Array:

@@ -10,7 +10,7 @@ import typer
 
 from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store, UnsupportedProviderError
 from hdfsstore.cli.option_file import read_options
-from hdfsstore.cli.output import TABLE_ROWS, Format
+from hdfsstore.cli.output import TABLE_ROWS, Format, note
 
 Location = Annotated[
     str, typer.Argument(metavar="PATH", help="The query's checkpoint: a folder or a URI.", show_default=False)
@@ -61,7 +61,10 @@ Limit = Annotated[
 
 def open_checkpoint(path: str, option_file: Path | None) -> Checkpoint:
     """The checkpoint at a location, reached as the option file says."""
-    return Checkpoint(path, storage_options=read_options(option_file) or None)
+    checkpoint = Checkpoint(path, storage_options=read_options(option_file) or None)
+    if checkpoint.remark is not None:
+        note(f"{checkpoint.remark}.")
+    return checkpoint
 
 
 def rows_limit(limit: int | None, format: Format) -> int:

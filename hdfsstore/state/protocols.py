@@ -117,10 +117,10 @@ class StateStore(ReadStateStore, Protocol):
         """Removes the keys."""
 
     def put_batch(self, keys: pa.RecordBatch, values: pa.RecordBatch) -> None:
-        """put_many of rows."""
+        """put_many of rows. StateStoreError: a key is of another partition, and the provider knows their number."""
 
     def remove_batch(self, keys: pa.RecordBatch) -> None:
-        """remove_many of rows."""
+        """remove_many of rows, with the same check."""
 
     def commit(self) -> StateStoreCheckpointInfo:
         """Writes the next version, as durable as the filesystem allows, and ends the store."""

@@ -8,7 +8,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from hdfsstore import SchemaMismatchError, StateStoreError
+from hdfsstore import SchemaMismatchError, StateStoreError, partition_ids
 from hdfsstore.state.protocols import StateStore, StateStoreProvider
 from tests.contract.rows import KEY, SCHEMAS, VALUE, keys, prefix, unsafe, values
 from tests.support.partition import EMPTY, Partition, contents, read, ref, write
@@ -287,3 +287,35 @@ def test_a_record_that_is_too_large_is_refused(partition: Partition) -> None:
         with pytest.raises(REFUSED):
             store.put_many(pa.array([key], pa.binary()), pa.array([value], pa.binary()))
     assert contents(store) == {b"k": bytes(1_000)}
+
+
+def test_keys_of_other_partitions_are_refused_where_the_number_of_partitions_is_known(partition: Partition) -> None:
+    rows = keys([(word, number) for word in "abc" for number in range(20)])
+    places = partition_ids(rows, 4).to_pylist()
+    mine, foreign = (rows.filter(pa.array([(place == 3) is own for place in places])) for own in (True, False))
+    assert mine.num_rows
+    assert foreign.num_rows
+    provider = partition.open(**SCHEMAS, num_partitions=4)  # the store is partition 3
+    store = provider.get_store(0)
+    store.put_batch(mine, values([(1, None)] * mine.num_rows))
+    for refused in (
+        lambda batch: store.put_batch(batch, values([(1, None)] * batch.num_rows)),
+        store.remove_batch,
+    ):
+        with pytest.raises(StateStoreError, match=r"of 4 by Spark's hash, and this store is partition 3"):
+            refused(foreign)
+    assert len(contents(store)) == mine.num_rows
+    store.abort()
+
+
+def test_a_switch_to_the_other_format_is_said(partition: Partition, caplog: pytest.LogCaptureFixture) -> None:
+    mine = partition.conf.checkpoint_format_version
+    with partition.open(checkpoint_format_version=3 - mine) as before:
+        first = write(before, EMPTY, {b"a": b"1"})
+    assert "has gone over" not in caplog.text
+    with partition.open("elsewhere") as provider:
+        second = write(provider, first, {b"b": b"2"})
+        write(provider, second, {b"c": b"3"})
+    said = [record.getMessage() for record in caplog.records if "has gone over" in record.getMessage()]
+    assert len(said) == 1
+    assert f"from checkpoint format {3 - mine} to {mine}" in said[0]

@@ -25,7 +25,7 @@ Ref = tuple[int, str | None]  # a version and its unique id
 EMPTY: Ref = (0, None)
 BY_HAND = StateStoreConf(maintenance_interval=0)
 # What open_provider takes beside the conf.
-_OF_PROVIDER = ("key_schema", "value_schema", "num_cols_prefix_key", "timeout_offset")
+_OF_PROVIDER = ("key_schema", "value_schema", "num_cols_prefix_key", "timeout_offset", "num_partitions")
 
 
 class Partition:

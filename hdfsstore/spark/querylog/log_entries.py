@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from hdfsstore.checkpoint.commit_log import CommitLogEntry, read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, HDFS_PROVIDER, PROVIDER, ROW_CHECKSUM, SHUFFLE_PARTITIONS
+from hdfsstore.checkpoint.location import OWN_FOLDER
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry, encode_offset_log, parse_offset_log
 from hdfsstore.checkpoint.spark_quirks import GROUP_STATE_FORMAT
 from hdfsstore.errors import CorruptFileError, remedied
@@ -17,7 +18,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file, siblings_beside_hadoops
 from hdfsstore.state.conf import StateStoreConf
 
-FOLDER = "hdfsstore"
+FOLDER = OWN_FOLDER
 # How a user sets a query back to a batch, for messages.
 SET_BACK = "delete Spark's offsets and commits from there on"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"

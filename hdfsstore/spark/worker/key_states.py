@@ -50,12 +50,12 @@ class ColumnsCodec:
     """A StateCodec of states with declared columns, which are tuples to the function."""
 
     state_class: type[KeyState] = KeyState
-    remedy = "Give state.update() what stateStructType declares"
 
     def __init__(self, schema: s.StructType, arrow_type: pa.StructType, shown: Shown) -> None:
         self._reader = RowReader(schema)
         self._writer = RowWriter(schema, list(arrow_type), shown)
         self.width, self.is_plain = len(schema), self._writer.is_plain
+        self.remedy = f"Give state.update() the columns that were declared for the state: {', '.join(schema.names)}"
         self.accept = self._writer.accept
         self.encode = self._writer.columns
 

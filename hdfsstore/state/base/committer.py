@@ -12,6 +12,7 @@ The extensions are the backend's. Records are compressed, and every file is publ
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from abc import ABC, abstractmethod
@@ -34,6 +35,7 @@ from hdfsstore.state.versions.reader import VersionReader
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+log = logging.getLogger("hdfsstore.state.committer")
 V = TypeVar("V", bound=Version)
 U = TypeVar("U")
 
@@ -103,6 +105,8 @@ class Committer(ABC, Generic[V, U]):
         if switches or (not self._with_ids and self._needs_snapshot(version_id)):
             self._write_whole(base, updates, version_id)
             self._counts["forceSnapshotCount"] += 1
+            if switches:
+                self._say_switch(version_id)
             return
         lineage = self._lineages.lineage_after(base)
         digest = None
@@ -118,6 +122,20 @@ class Committer(ABC, Generic[V, U]):
             # this file when it ends.)
             self._remove_other(version_id, "snapshot")
         self._cache(base, updates, version_id, lineage, digest)
+
+    def _say_switch(self, version_id: VersionId) -> None:
+        path = self._reader.path(version_id, "snapshot")
+        if self._with_ids:
+            log.warning(
+                "%s: the store has gone over from checkpoint format 1 to 2, so that this version is written whole. "
+                "Versions have unique ids from here on: keep the id that commit() returns, without which nobody finds "
+                "the version, Spark's own store included. checkpoint_format_version=1 stays with the old format",
+                path,
+            )
+        else:
+            log.warning(
+                "%s: the store has gone over from checkpoint format 2 to 1, so that this version is written whole", path
+            )
 
     def _needs_snapshot(self, version_id: VersionId) -> bool:
         """Whether later versions need the snapshot that an earlier attempt at this version has left."""

@@ -43,6 +43,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
 
     Attributes:
         id, conf: of the store.
+        schema: of the rows.
         keys, values: codecs of the rows.
         limit: of their size.
         versions: the cached ones.
@@ -65,6 +66,7 @@ class BaseProvider(ABC, Generic[V, U, R, S]):
     ) -> None:
         self.id = store_id
         self.conf = conf
+        self.schema = schema
         self.keys = BatchCodec("key", schema.key_type)
         self.values = BatchCodec("value", schema.value_type)
         self.limit = RecordLimit(conf.max_record_bytes)

@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from hdfsstore.errors import StateStoreClosedError
 from hdfsstore.state.maintenance.throttle import foreground
+from hdfsstore.state.placement import check_placement
 from hdfsstore.state.protocols import StateStoreCheckpointInfo
 from hdfsstore.state.rows import BatchCodec, BinaryRows, RecordLimit, binary
 from hdfsstore.state.store_id import StateStoreId
+from hdfsstore.state.store_schema import StoreSchema
 from hdfsstore.state.versions.files import VersionId
 
 T = TypeVar("T")
@@ -25,6 +27,9 @@ class Owner(Protocol):
 
     @property
     def id(self) -> StateStoreId: ...
+
+    @property
+    def schema(self) -> StoreSchema: ...
 
     @property
     def keys(self) -> BatchCodec: ...
@@ -209,10 +214,10 @@ class BaseStore(BaseReadStore[O, U]):
         self._run(lambda transaction: transaction.remove_many(keys))
 
     def put_batch(self, keys: pa.RecordBatch, values: pa.RecordBatch) -> None:
-        self.put_many(self._owner.keys.encode(keys), self._owner.values.encode(values))
+        self.put_many(self._placed(keys), self._owner.values.encode(values))
 
     def remove_batch(self, keys: pa.RecordBatch) -> None:
-        self.remove_many(self._owner.keys.encode(keys))
+        self.remove_many(self._placed(keys))
 
     def commit(self) -> StateStoreCheckpointInfo:
         with foreground:
@@ -235,6 +240,13 @@ class BaseStore(BaseReadStore[O, U]):
     def close(self) -> None:
         if not self._closed:
             self.abort()
+
+    def _placed(self, keys: pa.RecordBatch) -> BinaryRows:
+        """The keys as bytes. StateStoreError: one is of another partition, where their number is known."""
+        rows, schema = self._owner.keys.encode(keys), self._owner.schema
+        if schema.num_partitions is not None and schema.key_type is not None:
+            check_placement(keys, schema.key_type, self.id.partition_id, schema.num_partitions)
+        return rows
 
     @abstractmethod
     def _write(self) -> StateStoreCheckpointInfo:

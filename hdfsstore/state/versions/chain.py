@@ -215,13 +215,15 @@ class LineageFiles(VersionFiles):
             )
         if version_id == self.version_id:
             return BatchNotAvailableError(
-                f"there is no state of version {_named(version_id)}",
-                self._folder,
+                f"there is no state of version {_named(version_id)}, of which this file is missing",
+                self.path(version_id, "delta"),
                 remedy="It was never written here, or its files were removed, by retention or by hand: put them back, "
                 "or go on from a batch whose files are there (a query is set back by deleting the newer entries of "
                 "Spark's offsets and commits)",
             )
-        if any(number < version_id[0] and unique_id is not None for number, unique_id in files.deltas):
+        # Retention keeps the files from a snapshot on. Where there is none above, it cannot have removed the delta.
+        older = any(number < version_id[0] and unique_id is not None for number, unique_id in files.deltas)
+        if older or not any(number > version_id[0] for number, _ in files.snapshots):
             return MissingFileError(
                 f"version {_named(self.version_id)} needs this delta, and it is missing",
                 self.path(version_id, "delta"),

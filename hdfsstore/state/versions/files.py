@@ -106,19 +106,22 @@ class StateFiles:
                 remedy="Give the id: the commit log of the batch that wrote the version holds it",
             )
         if version > newest:
+            kind: FileKind = "delta" if there else "snapshot"
             raise BatchNotAvailableError(
-                f"there is no state of version {version}; the newest is {newest}",
-                self.folder,
-                remedy=f"Batch {version - 1} has written nothing here: read an earlier batch",
+                f"there is no state of version {version}; the newest is {newest}, and this file is missing",
+                self.path_of(self.folder, (version, None), kind, self.extensions),
+                remedy=f"If batch {version - 1} was committed, restore the file; else read an earlier batch",
             )
         missing = [v for v in deltas if v not in there]
         if not missing:
             return Chain(None if snapshot is None else (snapshot, None), tuple((v, None) for v in deltas))
-        if snapshot is None and not any(v < missing[-1] for v in there):
+        # Retention keeps the files from a snapshot on. Where there is none above, it cannot have removed the delta.
+        newer = [number for number, _ in self.snapshots if number > missing[-1]]
+        if snapshot is None and newer and not any(v < missing[-1] for v in there):
             raise BatchNotAvailableError(
                 f"retention has removed the files that version {version} needs",
                 self.folder,
-                remedy=_oldest(snapshots),
+                remedy=f"The oldest version that can be read is {min(newer)}: read a later batch",
             )
         raise MissingFileError(
             f"version {version} needs this delta, and it is missing",
@@ -148,9 +151,3 @@ def parse_name(name: str, extensions: Extensions = DELTA_FILES) -> tuple[Version
     if match is None or match[3] not in extensions:
         return None
     return (int(match[1]), match[2]), "delta" if match[3] == extensions.delta else "snapshot"
-
-
-def _oldest(snapshots: set[int]) -> str:
-    if not snapshots:
-        return "No version is left that can be read"
-    return f"The oldest version that can be read is {min(snapshots)}: read a later batch"

@@ -1,4 +1,6 @@
 import json
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -74,6 +76,26 @@ def test_a_key_that_never_was(run: Run) -> None:
     ran = run("history", checkpoint("aggregation"), "--key", '{"k": "nobody"}', "--json")
     assert ran.out == ""
     assert "None of the batches that are kept has such a key." in ran.err
+
+
+def test_a_file_that_is_gone_is_named(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("aggregation"), tmp_path / "checkpoint"))
+    for delta in copy.glob("state/0/*/1.delta"):
+        delta.unlink()
+    ran = run("history", copy, "--key", '{"k": "Zürich"}', exit_code=1)
+    assert "/1.delta" in ran.err
+    assert "etention" not in ran.err
+
+
+def test_batches_whose_state_is_gone_are_told_with_the_reason(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("snapshots"), tmp_path / "checkpoint"))
+    for version in (1, 2):
+        for delta in copy.glob(f"state/0/*/{version}.delta"):
+            delta.unlink()
+    ran = run("history", copy, "--key", "{}", "--json")
+    assert "The state of batch 0 to " in ran.err
+    assert "cannot be read; of batch " in ran.err
+    assert ran.lines
 
 
 @pytest.mark.parametrize("case", ["aggregation", "window_aggregation", "drop_duplicates", "drop_duplicates_watermark"])

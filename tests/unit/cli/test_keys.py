@@ -98,3 +98,20 @@ def test_says_what_is_wrong_with_a_key(text: str, message: str) -> None:
     with pytest.raises(ConditionError) as error:
         parse_key(text, KEYS.schema)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", ['{"w.start": 1}', '{"w": {"start": 1}}', '{"w.start": 1, "w.end": 2}'])
+def test_nested_fields_may_have_their_full_names(text: str) -> None:
+    assert rows(text) == [0]
+
+
+def test_a_field_with_a_point_in_its_name_comes_first() -> None:
+    keys = pa.record_batch({"key": pa.array([{"w.start": 1, "w": {"start": 2}}])})
+    assert rows('{"w.start": 1}', keys) == [0]
+    assert rows('{"w": {"start": 2}}', keys) == [0]
+
+
+@pytest.mark.parametrize("text", ['{"w": {"start": 1}, "w.start": 1}', '{"w.start": 1, "w": {"end": 2}}'])
+def test_a_field_is_given_once(text: str) -> None:
+    with pytest.raises(ConditionError, match="is there twice"):
+        rows(text)

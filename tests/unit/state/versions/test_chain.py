@@ -222,8 +222,34 @@ def test_missing_files(tmp_path: Path) -> None:
     for version in (1, 2, 3):
         (tmp_path / f"{version}_{unique_id(version)}.delta").unlink()
     (tmp_path / f"2_{unique_id(2)}.snapshot").unlink()
+    with pytest.raises(MissingFileError, match=rf"/2_{unique_id(2)}\.delta"):  # no snapshot above: not retention
+        load(tmp_path, 6)
+    write(tmp_path, (8, unique_id(8)), "snapshot", state_at(8))
     with pytest.raises(BatchNotAvailableError, match="retention has removed"):
         load(tmp_path, 6)
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_the_newest_delta_is_named_where_it_is_gone(tmp_path: Path, with_ids: bool) -> None:
+    name = f"9_{unique_id(9)}" if with_ids else "9"
+    write_deltas(tmp_path, 9)
+    for version in range(1, 10):
+        write(tmp_path, (version, None), "delta", changes_of(version))
+    (tmp_path / f"{name}.delta").unlink()
+    loader = HdfsPartitionReader(LOCAL, str(tmp_path), FORMAT, {9: unique_id(9)} if with_ids else {})
+    with pytest.raises(BatchNotAvailableError, match=rf"/{name}\.delta.*this file is missing"):
+        loader.load(9, pairs)
+
+
+def test_only_below_a_snapshot_can_retention_have_removed_a_delta(tmp_path: Path) -> None:
+    for version in range(2, 6):
+        write(tmp_path, (version, None), "delta", changes_of(version))
+    loader = HdfsPartitionReader(LOCAL, str(tmp_path), FORMAT)
+    with pytest.raises(MissingFileError, match=r"/1\.delta"):
+        loader.load(3, pairs)
+    write(tmp_path, (5, None), "snapshot", state_at(5))
+    with pytest.raises(BatchNotAvailableError, match=r"retention has removed .* is 5: read a later batch"):
+        loader.load(3, pairs)
 
 
 @pytest.mark.parametrize(
