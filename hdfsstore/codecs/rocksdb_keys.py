@@ -5,6 +5,7 @@
                            | byte 0 | row of the other columns
     ordered key            the same with the columns that it is ordered by in front: the row has them as binaries, which
                            cext/rocksdb_rows.pyx shows; the second row is left out if there is no other column
+    ordered key in Avro    the same, and the first row has two binaries for each: marker, number or null
     timestamp in front     family | timestamp | byte 0 | row of all columns but the last, which is the timestamp
     timestamp at the end   family | byte 0 | row of all columns but the last | timestamp
 
@@ -29,6 +30,8 @@ from hdfsstore.errors import UnsupportedTypeError, UnsupportedVersionError
 BinaryRows: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
 
 VERSION = b"\0"
+NULL_MARKER = b"\2"
+_PAIR = "marker", "number"
 _FAMILY = struct.Struct("<h")
 # Bytes of a number by which keys may be ordered, and whether it is a float.
 _ORDERED: dict[type[t.DataType], tuple[int, bool]] = {
@@ -116,11 +119,12 @@ def key_codec(
             return PlainKeys(key_type, family, rows)
         case "PrefixKeyScanStateEncoderSpec":
             return PrefixKeys(key_type, family, range(int(encoder["numColsPrefixKey"])), rows, prefix_rows)
+        case "RangeKeyScanStateEncoderSpec":
+            ordinals = [int(ordinal) for ordinal in encoder["orderingOrdinals"]]
+            return OrderedKeys(key_type, family, ordinals, rows, prefix_rows)
     if rows is not RowCodec:
         raise UnsupportedVersionError(f"keys by {layout!r} are read as UnsafeRows only")
     match layout:
-        case "RangeKeyScanStateEncoderSpec":
-            return OrderedKeys(key_type, family, [int(ordinal) for ordinal in encoder["orderingOrdinals"]])
         case "TimestampAsPrefixKeyStateEncoderSpec":
             return TimestampKeys(key_type, family, at_end=False)
         case "TimestampAsPostfixKeyStateEncoderSpec":
@@ -167,6 +171,7 @@ class PrefixKeys:
         rest = [i for i in range(len(key_type.fields)) if i not in ordinals]
         self._family = family
         self._order = [*ordinals, *rest]
+        self._count = len(ordinals)
         self._fields = list(RowCodec(key_type).arrow_type)
         self._first = prefix_rows(self._first_type([key_type.fields[i] for i in ordinals]))
         self._rest = rows(t.StructType(tuple(key_type.fields[i] for i in rest))) if rest else None
@@ -181,16 +186,15 @@ class PrefixKeys:
 
     def encode(self, keys: pa.StructArray) -> BinaryRows:
         columns = [keys.field(i) for i in self._order]
-        count = self._first.arrow_type.num_fields
-        first = self._encode_first(columns[:count])
+        first = self._encode_first(columns[: self._count])
         if self._rest is None:
             return joined(self._family, *first)
-        rest = pa.StructArray.from_arrays(columns[count:], fields=list(self._rest.arrow_type))
+        rest = pa.StructArray.from_arrays(columns[self._count :], fields=list(self._rest.arrow_type))
         return joined(self._family, *first, VERSION, self._rest.encode(rest))
 
     def prefix(self, columns: pa.StructArray) -> BinaryRows:
-        if columns.type.num_fields != self._first.arrow_type.num_fields:
-            raise ValueError(f"keys of this layout begin alike by {self._first.arrow_type.num_fields} columns")
+        if columns.type.num_fields != self._count:
+            raise ValueError(f"keys of this layout begin alike by {self._count} columns")
         return joined(self._family, *self._encode_first([columns.field(i) for i in range(columns.type.num_fields)]))
 
     def _encode_first(self, columns: list[pa.Array]) -> tuple[BinaryRows, bytes, BinaryRows]:
@@ -212,11 +216,28 @@ class PrefixKeys:
 class OrderedKeys(PrefixKeys):
     """The first row has numbers in an encoding whose bytes have the order of the numbers."""
 
+    def __init__(
+        self,
+        key_type: t.StructType,
+        family: bytes,
+        ordinals: Sequence[int],
+        rows: RowsOf = RowCodec,
+        prefix_rows: RowsOf = RowCodec,
+    ) -> None:
+        self._in_pairs = prefix_rows is not RowCodec
+        super().__init__(key_type, family, ordinals, rows, prefix_rows)
+
     def _first_type(self, fields: Sequence[t.StructField]) -> t.StructType:
         self._numbers = [(RowCodec(t.StructType((field,))).arrow_type[0].type, *_ordered(field)) for field in fields]
-        return t.StructType(tuple(t.StructField(field.name, t.BinaryType()) for field in fields))
+        names = [f"{part}{i}" for i in range(len(fields)) for part in _PAIR] if self._in_pairs else map(_name, fields)
+        return t.StructType(tuple(t.StructField(name, t.BinaryType()) for name in names))
 
     def _from_first(self, columns: list[pa.Array]) -> list[pa.Array]:
+        if self._in_pairs:
+            columns = [
+                _paired(marker, number, width)
+                for marker, number, (_, width, _) in zip(columns[::2], columns[1::2], self._numbers, strict=True)
+            ]
         numbers = []
         for column, (arrow, width, floating) in zip(columns, self._numbers, strict=True):
             count, (_, offsets, data) = len(column), column.buffers()
@@ -231,7 +252,7 @@ class OrderedKeys(PrefixKeys):
             count = len(column)
             data = rocksdb_rows.write_ordered(values, validity, column.offset, count, width, floating)
             binaries.append(_fixed(data, count, width + 1))
-        return binaries
+        return [part for each in binaries for part in _pair(each)] if self._in_pairs else binaries
 
 
 class TimestampKeys:
@@ -284,6 +305,19 @@ def joined(*parts: bytes | BinaryRows) -> BinaryRows:
 
 def _fixed(data: pa.Buffer, count: int, width: int) -> BinaryRows:
     return pa.Array.from_buffers(pa.binary(width), count, [None, data], 0).cast(pa.binary())
+
+
+def _paired(marker: BinaryRows, number: BinaryRows, width: int) -> BinaryRows:
+    return pc.binary_join_element_wise(marker, pc.fill_null(number, bytes(width)), b"")
+
+
+def _pair(binaries: BinaryRows) -> tuple[BinaryRows, BinaryRows]:
+    marker, number = pc.binary_slice(binaries, 0, 1), pc.binary_slice(binaries, 1, 9)  # pyarrow 26 needs the stop
+    return marker, pc.if_else(pc.equal(marker, NULL_MARKER), None, number)
+
+
+def _name(field: t.StructField) -> str:
+    return field.name
 
 
 def _ordered(field: t.StructField) -> tuple[int, bool]:

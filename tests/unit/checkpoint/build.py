@@ -13,6 +13,7 @@ from tests.support.remote_path import RemotePath
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 KEY = '{"type":"struct","fields":[{"name":"k","type":"string","nullable":true,"metadata":{}}]}'
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _UPLOADS = 8
 VALUE = '{"type":"struct","fields":[{"name":"n","type":"long","nullable":false,"metadata":{}}]}'
 
@@ -32,6 +33,18 @@ def put(path: Any, content: str | bytes) -> Any:
 def offsets(root: Any, batch_id: int, sources: str = '{"logOffset":2}', **conf: str) -> None:
     metadata = {"batchWatermarkMs": 5, "batchTimestampMs": 1700000000000, "conf": conf}
     put(root / "offsets" / str(batch_id), f"v1\n{json.dumps(metadata)}\n{sources}")
+
+
+def change_conf(path: Path, name: str, value: str | None) -> None:
+    """Of all batches."""
+    for entry in path.glob("offsets/[0-9]*"):
+        version, metadata, *sources = entry.read_text().split("\n")
+        changed = json.loads(metadata)
+        changed["conf"].pop(name)
+        if value is not None:
+            changed["conf"][name] = value
+        entry.write_text("\n".join([version, json.dumps(changed), *sources]))
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
 def commit(root: Any, batch_id: int, content: str = 'v1\n{"nextBatchWatermarkMs":7}') -> None:

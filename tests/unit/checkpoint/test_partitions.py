@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 from hdfsstore import Checkpoint, CheckpointNotFoundError, CorruptFileError
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case
+from tests.unit.checkpoint.build import SHUFFLE_PARTITIONS, change_conf
 
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Of Sparks that write no operator metadata; 2.1 has no conf in its offset log either.
 OLD = [Case(path) for path in sorted(DATA.glob("spark-[23].*/*")) if path.is_dir() and "spark-2.1" not in str(path)]
 OLD = [case for case in OLD if not case.rocksdb]
@@ -26,18 +25,6 @@ def read(case: Case, path: Path, operator_id: int, store: str, **kwargs: Any) ->
         lent = Checkpoint(DATA / f"spark-3.2.1/{case.folder.name}/checkpoint").operator(operator_id).store(store)
         kwargs |= {"key_schema": lent.key_schema, "value_schema": lent.value_schema}
     return Checkpoint(path).read_state(operator_id, store, **kwargs)
-
-
-def change_conf(path: Path, name: str, value: str | None) -> None:
-    """Of all batches."""
-    for entry in path.glob("offsets/[0-9]*"):
-        version, metadata, *sources = entry.read_text().split("\n")
-        changed = json.loads(metadata)
-        changed["conf"].pop(name)
-        if value is not None:
-            changed["conf"][name] = value
-        entry.write_text("\n".join([version, json.dumps(changed), *sources]))
-        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("case", OLD, ids=str)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from decimal import Decimal
+from functools import partial
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from hdfsstore import Checkpoint
 from hdfsstore.codecs import types as t
+from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.codecs.avro_rows import AvroRows
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import key_codec
 from hdfsstore.errors import (
     CorruptFileError,
@@ -21,6 +26,7 @@ from hdfsstore.errors import (
     UnsupportedVersionError,
 )
 from hdfsstore.state.rows import spans_of
+from tests.support.truth import DATA
 
 
 def struct(**fields: t.DataType) -> t.StructType:
@@ -110,6 +116,32 @@ def test_rows_of_an_older_schema_are_read_as_the_newer_one() -> None:
         decoded(AvroRows(struct(n=t.BooleanType()), 1, {0: old}), encoded)
 
 
+@pytest.mark.parametrize("name", ["transform_avro_ttl", "transform_avro_timers"])
+def test_keys_that_spark_orders_are_equal_to_the_byte(name: str) -> None:
+    state = Checkpoint(DATA / "spark-4.3.0" / name / "checkpoint").operator_state()
+    (store,) = state.operator.stores
+    ordered = [each for each in store.column_families if each.key_encoder["keyStateEncoderType"].startswith("Range")]
+    records = 0
+    for family, partition in product(ordered, store.partition_ids):
+        codec, _ = state.family_codecs(store, family, lists=False)
+        for chunk in state.reader(store, partition, family.name).stream(state.version, RecordChunk.copy):
+            spans = pa.Array.from_buffers(pa.int32(), 2 * len(chunk), [None, chunk.keys]).to_pylist()
+            keys = codec.decode(pa.py_buffer(chunk.data), chunk.keys)
+            stored = [bytes(chunk.data[at : at + size]) for at, size in zip(spans[::2], spans[1::2], strict=True)]
+            assert codec.encode(keys).to_pylist() == stored
+            records += len(keys)
+    assert records
+
+
+def test_ordered_numbers_and_nulls_there_and_back() -> None:
+    type_ = struct(n=t.LongType(), d=t.DoubleType(), k=t.StringType())
+    ordered = {"keyStateEncoderType": "RangeKeyScanStateEncoderSpec", "orderingOrdinals": [0, 1]}
+    codec = key_codec(type_, ordered, b"", partial(AvroRows, schema_id=0), AvroRows)
+    rows = [{"n": -1, "d": None, "k": "a"}, {"n": None, "d": -0.5, "k": None}, {"n": 2**40, "d": 1.5, "k": ""}]
+    encoded = codec.encode(pa.array(rows, to_arrow_type(type_)))
+    assert codec.decode(*spans_of(encoded, "keys")).to_pylist() == rows
+
+
 def test_damage() -> None:
     rows = AvroRows(struct(word=t.StringType(), n=t.ByteType()), 0)
     good = b"\0\0\2\2a\2\2"
@@ -136,7 +168,7 @@ def test_types_that_avro_does_not_have() -> None:
     for type_ in (t.DayTimeIntervalType(), t.MapType(t.LongType(), t.LongType()), t.ArrayType(t.NullType())):
         with pytest.raises(UnsupportedTypeError, match="Avro"):
             AvroRows(struct(v=type_))
-    ordered = {"keyStateEncoderType": "RangeKeyScanStateEncoderSpec", "orderingOrdinals": [0]}
+    ordered = {"keyStateEncoderType": "TimestampAsPrefixKeyStateEncoderSpec"}
     with pytest.raises(UnsupportedVersionError, match="UnsafeRows only"):
         key_codec(struct(n=t.LongType()), ordered, b"", AvroRows)
 
