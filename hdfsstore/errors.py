@@ -139,6 +139,10 @@ class UnsupportedSettingError(StateStoreError):
     """A setting of a filesystem, about security or the place of data, cannot be honoured; the message names it."""
 
 
+class RepairUnderWayError(StateStoreError):
+    """An in-place repair is changing the checkpoint, or was killed while it did; the remedy says how it is ended."""
+
+
 class NotPromisedError(StateStoreError):
     """The filesystem does not keep a promise that the work needs; the message says which one."""
 

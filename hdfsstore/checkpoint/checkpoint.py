@@ -23,6 +23,7 @@ from hdfsstore.errors import (
     BatchNotAvailableError,
     CheckpointNotFoundError,
     CorruptFileError,
+    RepairUnderWayError,
     StateStoreError,
 )
 from hdfsstore.fs.file_manager import FileManager
@@ -124,6 +125,11 @@ class Checkpoint:
         start the query again.
         """
         return self._logs.look().damaged
+
+    @property
+    def repair(self) -> RepairUnderWayError | None:
+        """The in-place repair that has begun and not ended, if there is one. The batches are those that it has left."""
+        return self._logs.look().repair
 
     @property
     def latest_batch_id(self) -> int:

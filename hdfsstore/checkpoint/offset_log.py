@@ -19,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from hdfsstore.checkpoint.guard import parse_guard
 from hdfsstore.checkpoint.json_files import Text, encode_versioned, parse_versioned
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.fs.file_manager import FileManager
@@ -59,7 +60,13 @@ def read_offset_log(fs: FileManager, path: str, siblings: Collection[str] | None
 
 
 def parse_offset_log(content: bytes, path: str) -> OffsetLogEntry:
-    """Parses the content of a file."""
+    """Parses the content of a file.
+
+    Raises:
+        RepairUnderWayError: it is the guard of an in-place repair (guard.py).
+    """
+    if guard := parse_guard(content):
+        raise guard.error(path)
     version, lines = parse_versioned(content, path, NEWEST_VERSION)
     if not lines:
         lines = [Text("", path, 0)]

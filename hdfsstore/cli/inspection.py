@@ -92,7 +92,8 @@ class Report:
 
     `client` is what reaches the storage, with its release, where there is a choice (HDFS); else None.
 
-    `damaged` has a text for each log whose newest entry is cut off: the error and its remedy.
+    `damaged` has a text for each log whose newest entry is cut off: the error and its remedy. `repair` has one if an
+    in-place repair has begun and not ended.
     """
 
     path: str
@@ -102,6 +103,7 @@ class Report:
     committed_batches: list[int]
     unfinished_batches: list[int]
     damaged: list[str]
+    repair: str | None
     last_batch_time: str | None
     watermark: str | None
     pinned: dict[str, str]
@@ -124,6 +126,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
         [batch.batch_id for batch in committed],
         [batch.batch_id for batch in batches if not batch.committed],
         [str(error) for error in checkpoint.damaged],
+        None if (repair := checkpoint.repair) is None else str(repair),
         _time(committed[-1].timestamp_ms) if committed else None,
         _time(watermark),
         dict(sorted(newest.conf.items())) if newest else {},

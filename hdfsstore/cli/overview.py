@@ -23,6 +23,8 @@ def show(report: Report) -> None:
     console.print(_pairs(_query(report)))
     for error in report.damaged:
         console.print(Text(f"\nA log is damaged: {error}", "yellow"))
+    if report.repair:
+        console.print(Text(f"\nA repair has not ended: {report.repair}", "yellow"))
     if report.pinned:
         console.print(
             Text("\nPinned by the offset log; a restart keeps these settings and ignores the session's conf", "bold")

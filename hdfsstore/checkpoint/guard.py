@@ -1,0 +1,57 @@
+"""The guard: the newest entry of the offset log while an in-place repair changes the checkpoint.
+
+    v99                                                           of no release: Spark refuses to start
+    {"hdfsstore":{"verb":"rewind","backup":"20261122T231501.123Z"}}
+
+Spark says INVALID_LOG_VERSION, or, before 4.0, UnsupportedLogVersion. A query that runs finds the name of its next
+batch taken, and ends.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.errors import RepairUnderWayError
+
+_VERSION_LINE = b"v99\n"
+_FIELD = "hdfsstore"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the guard tells.
+
+    Attributes:
+        verb: of the repair.
+        backup: the name of its folder in `<checkpoint>/_hdfsstore_backup`.
+    """
+
+    verb: str
+    backup: str
+
+    def error(self, path: str) -> RepairUnderWayError:
+        """The error for whoever meets the guard at a path."""
+        return RepairUnderWayError(
+            f"`{self.verb}` is changing the checkpoint, or was killed while it did: Spark does not start the query, "
+            "and what is read may be of no moment",
+            path,
+            remedy=f"Run `hdfsstore {self.verb}` with the same arguments again, which ends it, or `hdfsstore undo`",
+        )
+
+
+def encode_guard(guard: Guard) -> bytes:
+    """The content of the entry."""
+    return _VERSION_LINE + dump_json({_FIELD: {"verb": guard.verb, "backup": guard.backup}}).encode()
+
+
+def parse_guard(content: bytes) -> Guard | None:
+    """The guard in an entry's content; None if it is another entry."""
+    if not content.startswith(_VERSION_LINE):
+        return None
+    try:
+        fields = json.loads(content[len(_VERSION_LINE) :])[_FIELD]
+        return Guard(str(fields["verb"]), str(fields["backup"]))
+    except (ValueError, KeyError, TypeError):
+        return None
