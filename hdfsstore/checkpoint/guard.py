@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import RepairUnderWayError
 
+UNDO = "undo"
 _VERSION_LINE = b"v99\n"
 _FIELD = "hdfsstore"
 
@@ -33,11 +34,14 @@ class Guard:
 
     def error(self, path: str) -> RepairUnderWayError:
         """The error for whoever meets the guard at a path."""
+        again = f"Run `hdfsstore {self.verb}` with the same arguments again, which ends it, or `hdfsstore undo`"
+        if self.verb == UNDO:
+            again = "Run `hdfsstore undo` again, which ends it"
         return RepairUnderWayError(
             f"`{self.verb}` is changing the checkpoint, or was killed while it did: Spark does not start the query, "
             "and what is read may be of no moment",
             path,
-            remedy=f"Run `hdfsstore {self.verb}` with the same arguments again, which ends it, or `hdfsstore undo`",
+            remedy=again,
         )
 
 

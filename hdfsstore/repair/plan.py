@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -99,6 +99,11 @@ class Report(Plan):
 
     seconds: float = 0.0
     verified: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan, seconds: float, *, verified: bool = False) -> Report:
+        """The report of a plan that was carried out."""
+        return cls(**{each.name: getattr(plan, each.name) for each in fields(plan)}, seconds=seconds, verified=verified)
 
     def lines(self) -> Iterator[str]:
         """The report for people, line by line."""

@@ -70,7 +70,7 @@ class Source:
         """
         checkpoint = Checkpoint(location, storage_options=storage_options)
         fs, path = checkpoint.file_manager, checkpoint.path
-        _refuse_our_own(fs, path)
+        refuse_our_own(fs, path)
         logged = BatchLogs(fs, path).look()
         latest = checkpoint.latest_batch_id
         batch_id = latest if batch_id is None else batch_id
@@ -104,7 +104,8 @@ class Source:
         return self.states[0].provider if self.states else self.conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
 
 
-def _refuse_our_own(fs: FileManager, path: str) -> None:
+def refuse_our_own(fs: FileManager, path: str) -> None:
+    """Raises RepairError if the checkpoint is of a query of hdfsstore.spark."""
     if file_types(fs, [f"{path}/{_OF_HDFSSTORE}"]) == [FileType.Directory]:
         raise RepairError(
             "the query runs with hdfsstore.spark, and this release repairs queries of Spark's own operators only",

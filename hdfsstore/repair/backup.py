@@ -1,0 +1,273 @@
+"""The backup of an in-place verb: what it takes out of a checkpoint, and what it puts in, to be ended or undone.
+
+    <checkpoint>/_hdfsstore_backup/<time>/
+        manifest.json      the Change; written before anything is touched
+        new/<path>         entries of logs that the verb puts in, before it does
+        moved/<path>       files that it took out
+        written.json       the state files that it wrote, once all are there
+        done               the verb has ended
+        undone             all is back
+
+A path in it begins with `checkpoint/` or, for the log of a file sink, with `sink/`. Each file appears whole or not at
+all, and each step may be made again: whoever was killed is continued by carry_out or roll_back (in_place.py).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyarrow.fs import FileType
+
+from hdfsstore.errors import CorruptFileError, RepairError
+from hdfsstore.fs.file_manager import FileManager, OpenFile
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.reading import read_file, read_whole
+from hdfsstore.fs.storage_options import StorageOptions
+
+FOLDER = "_hdfsstore_backup"
+CHECKPOINT, SINK = "checkpoint/", "sink/"
+DONE, UNDONE = "done", "undone"
+_MANIFEST, _WRITTEN = "manifest.json", "written.json"
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an in-place verb does to the files of a checkpoint, known before it does anything.
+
+    Attributes:
+        verb: its name.
+        arguments: its arguments, in values of JSON. A run with the same ones ends what a killed one has begun.
+        guard: the number of the guard's entry.
+        batch_id: the newest committed batch when the verb has ended.
+        moves: the files that are taken out, in that order.
+        puts: the files that are put in, in that order.
+        offsets, commits: the batches that have an entry in each log when the verb has ended.
+        state_version: the version that the verb writes to every partition of every store; None: it writes no state.
+        parts: with a state_version, the files below `SSTs/` and `logs/` of all stores that are there before.
+        sink: the folder of the file sink, as a URI or an absolute path; None: no such sink is touched.
+        undoable: whether `undo` takes it back.
+    """
+
+    verb: str
+    arguments: Mapping[str, Any]
+    guard: int
+    batch_id: int
+    moves: list[str] = field(default_factory=list)
+    puts: list[str] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)
+    state_version: int | None = None
+    parts: list[str] = field(default_factory=list)
+    sink: str | None = None
+    undoable: bool = True
+
+    @property
+    def guard_path(self) -> str:
+        return f"{CHECKPOINT}offsets/{self.guard}"
+
+
+class Backup:
+    """One folder in `_hdfsstore_backup`.
+
+    Args:
+        fs, root: the checkpoint.
+        name: the folder's.
+        change: its manifest.
+        storage_options: for the sink's folder.
+    """
+
+    def __init__(
+        self, fs: FileManager, root: str, name: str, change: Change, storage_options: StorageOptions | None = None
+    ) -> None:
+        self.fs = fs
+        self.root = root
+        self.name = name
+        self.change = change
+        self._folder = f"{root}/{FOLDER}/{name}"
+        self._sink = None if change.sink is None else resolve(change.sink, storage_options)
+
+    @classmethod
+    def begin(
+        cls,
+        fs: FileManager,
+        root: str,
+        change: Change,
+        new: Mapping[str, bytes],
+        storage_options: StorageOptions | None = None,
+    ) -> Backup:
+        """Makes the folder of a verb that has touched nothing yet.
+
+        Args:
+            new: the content of those of `change.puts` that is known already.
+        """
+        now = time.time_ns() // 1_000_000
+        while True:
+            name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1000)) + f".{now % 1000:03}Z"
+            backup = cls(fs, root, name, change, storage_options)
+            if not fs.list_folder(backup._folder):
+                break
+            now += 1
+        for path, content in new.items():
+            backup.stage(path, content)
+        backup._create(_MANIFEST, json.dumps(asdict(change), indent=1).encode())
+        return backup
+
+    @classmethod
+    def open(cls, fs: FileManager, root: str, name: str, storage_options: StorageOptions | None = None) -> Backup:
+        """The folder of that name.
+
+        Raises:
+            RepairError: there is none.
+            CorruptFileError: its manifest is damaged.
+        """
+        path = f"{root}/{FOLDER}/{name}/{_MANIFEST}"
+        try:
+            content = read_file(fs, path)
+        except FileNotFoundError:
+            raise RepairError(
+                "a repair has begun, and its backup is gone",
+                path,
+                remedy="Put the folder back. Without it nothing tells what the repair has done",
+            ) from None
+        try:
+            change = Change(**json.loads(content))
+        except (ValueError, TypeError) as error:
+            raise CorruptFileError(f"not the manifest of a backup: {error}", path, remedy="Put it back") from error
+        return cls(fs, root, name, change, storage_options)
+
+    @property
+    def folder(self) -> str:
+        return self._folder
+
+    def is_marked(self, mark: str) -> bool:
+        return bool(self.fs.file_infos([f"{self._folder}/{mark}"])[0].type == FileType.File)
+
+    def mark(self, mark: str) -> None:
+        self.fs.replace(f"{self._folder}/{mark}", [b"\n"])
+
+    def unmark(self, mark: str) -> None:
+        self.fs.delete([f"{self._folder}/{mark}"])
+
+    def discard(self) -> None:
+        """Deletes the folder of a verb that has touched nothing."""
+        new = [f"{self._folder}/new/{path}" for path in self.change.puts]
+        self.fs.delete([*new, f"{self._folder}/{_MANIFEST}"])
+
+    def stage(self, path: str, content: bytes) -> None:
+        """Keeps what is to be put in at a path."""
+        self.fs.replace(f"{self._folder}/new/{path}", [content])
+
+    def staged(self, path: str) -> bytes:
+        return _read(self.fs, f"{self._folder}/new/{path}")
+
+    def note_written(self, paths: Iterable[str]) -> None:
+        """Notes that the state is written, and its files, relative to the checkpoint."""
+        self.fs.replace(f"{self._folder}/{_WRITTEN}", [json.dumps(sorted(paths), indent=1).encode()])
+
+    def written(self) -> list[str] | None:
+        """The state files that the verb has written; None: they are not all there yet."""
+        try:
+            content = _read(self.fs, f"{self._folder}/{_WRITTEN}")
+        except FileNotFoundError:
+            return None
+        paths: list[str] = json.loads(content)
+        return paths
+
+    def forget_written(self) -> None:
+        self.fs.delete([f"{self._folder}/{_WRITTEN}"])
+
+    def place(self, path: str) -> tuple[FileManager, str]:
+        """Where a path of the change is."""
+        if path.startswith(SINK):
+            if self._sink is None:
+                raise CorruptFileError("the manifest names no sink", f"{self._folder}/{_MANIFEST}")
+            return self._sink[0], f"{self._sink[1]}/{path.removeprefix(SINK)}"
+        return self.fs, f"{self.root}/{path.removeprefix(CHECKPOINT)}"
+
+    def take(self, path: str) -> None:
+        """Moves a file to the backup; one that is moved already, or gone, is passed over."""
+        fs, where = self.place(path)
+        try:
+            # The copy is there if an earlier run was killed right after it.
+            with closing(fs.open_file(where)) as file, suppress(FileExistsError):
+                self.fs.create(self._moved(path), _pieces(file))
+        except FileNotFoundError:
+            return
+        fs.delete([where])
+
+    def give_back(self, path: str) -> bool:
+        """Moves a file back from the backup, unless it is in its place. False: it is in neither."""
+        fs, where = self.place(path)
+        try:
+            with closing(self.fs.open_file(self._moved(path))) as file, suppress(FileExistsError):
+                fs.create(where, _pieces(file))
+        except FileNotFoundError:
+            return bool(fs.file_infos([where])[0].type == FileType.File)
+        self.fs.delete([self._moved(path)])
+        return True
+
+    def put(self, path: str) -> None:
+        """Puts in a file that is staged, unless it is there.
+
+        Raises:
+            RepairError: another file has the name.
+        """
+        fs, where = self.place(path)
+        content = self.staged(path)
+        try:
+            fs.create(where, [content])
+        except FileExistsError:
+            if _read(fs, where) != content:
+                raise RepairError(
+                    f"`{self.change.verb}` is to write this file, and there is another one",
+                    where,
+                    remedy="Is a query running on the checkpoint? Stop it, then `hdfsstore undo`",
+                ) from None
+
+    def take_out(self, path: str) -> None:
+        """Deletes a file that was put in; another one of its name stays, and so does one that was moved back."""
+        fs, where = self.place(path)
+        if path in self.change.moves and self.fs.file_infos([self._moved(path)])[0].type == FileType.NotFound:
+            return
+        try:
+            is_ours = _read(fs, where) == self.staged(path)
+        except FileNotFoundError:
+            return
+        if is_ours:
+            fs.delete([where])
+
+    def _moved(self, path: str) -> str:
+        return f"{self._folder}/moved/{path}"
+
+    def _create(self, name: str, content: bytes) -> None:
+        self.fs.create(f"{self._folder}/{name}", [content])
+
+
+def last_done(fs: FileManager, root: str, storage_options: StorageOptions | None = None) -> Backup | None:
+    """The backup of the last verb that has ended and is not undone."""
+    folders = [info.base_name for info in fs.list_folder(f"{root}/{FOLDER}") if info.type == FileType.Directory]
+    for name in sorted(folders, reverse=True):
+        marks = {info.base_name for info in fs.list_folder(f"{root}/{FOLDER}/{name}")}
+        if DONE in marks and UNDONE not in marks:
+            backup = Backup.open(fs, root, name, storage_options)
+            if backup.change.undoable:
+                return backup
+    return None
+
+
+def _read(fs: FileManager, path: str) -> bytes:
+    """The bytes of a file, whatever a checksum file says."""
+    with closing(fs.open_file(path)) as file:
+        return read_whole(file)
+
+
+def _pieces(file: OpenFile) -> Iterator[bytes]:
+    block = bytearray(_BLOCK)
+    while size := file.readinto(block):
+        yield bytes(memoryview(block)[:size])

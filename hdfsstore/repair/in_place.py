@@ -1,0 +1,150 @@
+"""Carries out a change of a checkpoint's files so that it may be killed at any write.
+
+    1  the backup's manifest, and what is to be put in (backup.py)
+    2  the guard, only if absent, as the newest entry of `offsets`: from here on Spark refuses to start
+    3  files are moved to the backup, the state is written, entries are put in
+    4  the backup is marked as done
+    5  the guard is replaced by the entry of its number, or deleted: from here on Spark starts from the new state
+
+Killed before 2, Spark starts from the old state. Killed before 5, it refuses, and the reader says what the guard is.
+The same verb again then goes on at 3, and `undo` goes the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from hdfsstore.checkpoint.guard import UNDO, Guard, encode_guard, parse_guard
+from hdfsstore.checkpoint.metadata_log import NUMBER
+from hdfsstore.errors import NotPromisedError, RepairError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.fs.publish import publish, remove
+from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair.backup import DONE, UNDONE, Backup
+from hdfsstore.repair.files import parts_of_state, state_files_from
+from hdfsstore.state.parallel import run_all
+
+T = TypeVar("T")
+
+_REMOTE_THREADS = 16
+
+# Writes the state, and returns the paths of its files relative to the checkpoint; entries that need its unique ids are
+# staged in the backup by then.
+WriteState = Callable[[Backup], Iterable[str]]
+
+
+def begun(fs: FileManager, root: str, storage_options: StorageOptions | None = None) -> tuple[Guard, Backup]:
+    """The guard that is in the checkpoint, and its backup.
+
+    Raises:
+        RepairError: the repair has ended just now.
+    """
+    path = f"{root}/offsets/{_newest_entry(fs, root)}"
+    guard = parse_guard(read_file(fs, path))
+    if guard is None:
+        raise RepairError("a repair was under way, and has ended just now", path, remedy="Look at its report")
+    return guard, Backup.open(fs, root, guard.backup, storage_options)
+
+
+def check_promises(fs: FileManager, root: str) -> None:
+    """Refuses a filesystem on which the guard is none. Raises NotPromisedError."""
+    if not (fs.promises.create_if_absent and fs.promises.atomic_replace):
+        raise NotPromisedError(
+            f"a query could start while the checkpoint is changed: {fs.identity} has no promise that a file is created "
+            "only if it is absent, and replaced at once",
+            root,
+            remedy="Copy the checkpoint to a local disk, HDFS or S3, and repair it there",
+        )
+
+
+def begin(backup: Backup) -> None:
+    """Puts the guard in.
+
+    Raises:
+        RepairError: the query has begun a batch meanwhile. Nothing was changed.
+    """
+    try:
+        _put_guard(backup, backup.change.verb, backup.change.guard)
+    except RepairError:
+        backup.discard()
+        raise
+
+
+def carry_out(backup: Backup, write_state: WriteState | None = None) -> None:
+    """Makes the change behind the guard, or what a killed run has left of it, and lifts the guard."""
+    change = backup.change
+    backup.unmark(UNDONE)
+    _all(backup.fs, [partial(backup.take, path) for path in change.moves])
+    if write_state is not None and backup.written() is None:
+        _remove_state(backup)
+        backup.note_written(write_state(backup))
+    for path in change.puts:
+        if path != change.guard_path:
+            backup.put(path)
+    backup.mark(DONE)
+    where = f"{backup.root}/offsets/{change.guard}"
+    if change.guard_path in change.puts:
+        publish(backup.fs, where, backup.staged(change.guard_path), overwrite=True)
+    else:
+        remove(backup.fs, [where])
+
+
+def begin_undo(backup: Backup) -> None:
+    """Puts in a guard, to undo a verb that has ended. Raises RepairError as `begin` does."""
+    # Behind all entries that come back.
+    _put_guard(backup, UNDO, max(_newest_entry(backup.fs, backup.root) + 1, backup.change.guard))
+
+
+def roll_back(backup: Backup) -> list[str]:
+    """Takes a change back, or what was made of it, and deletes the guard.
+
+    Returns:
+        Files that were moved and cannot be put back: they are not in the backup.
+    """
+    change = backup.change
+    backup.unmark(DONE)
+    for path in reversed(change.puts):
+        backup.take_out(path)
+    _remove_state(backup)
+    moves = change.moves[::-1]
+    back = _all(backup.fs, [partial(backup.give_back, path) for path in moves])
+    backup.mark(UNDONE)
+    remove(backup.fs, [f"{backup.root}/offsets/{_newest_entry(backup.fs, backup.root)}"])
+    return [path for path, there in zip(moves, back, strict=True) if not there]
+
+
+def _newest_entry(fs: FileManager, root: str) -> int:
+    """The newest entry of `offsets`; -1: there is none."""
+    names = [info.base_name for info in fs.list_folder(f"{root}/offsets")]
+    return max((int(name) for name in names if NUMBER.fullmatch(name)), default=-1)
+
+
+def _put_guard(backup: Backup, verb: str, number: int) -> None:
+    path = f"{backup.root}/offsets/{number}"
+    try:
+        publish(backup.fs, path, encode_guard(Guard(verb, backup.name)), overwrite=False)
+    except FileExistsError:
+        raise RepairError(
+            "this entry has appeared just now: a query runs on the checkpoint", path, remedy="Stop the query first"
+        ) from None
+
+
+def _remove_state(backup: Backup) -> None:
+    """Deletes the state that the verb has written. Nobody else has written since: the guard is there."""
+    change = backup.change
+    if change.state_version is None:
+        return
+    backup.forget_written()
+    kept = set(change.parts)
+    ours = [path for path in parts_of_state(backup.fs, backup.root) if path not in kept]
+    ours += state_files_from(backup.fs, backup.root, change.state_version)
+    backup.fs.delete([f"{backup.root}/{path}" for path in ours])
+
+
+def _all(fs: FileManager, works: Sequence[Callable[[], T]]) -> list[T]:
+    """Makes calls in their order, on a remote storage some at a time."""
+    return run_all(works, 1 if isinstance(fs, LocalFileManager) else _REMOTE_THREADS)

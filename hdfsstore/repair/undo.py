@@ -1,0 +1,121 @@
+"""Takes back what the last in-place verb has done, byte for byte, or what one that was killed has begun."""
+
+from __future__ import annotations
+
+import time
+
+from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.location import check_checkpoint
+from hdfsstore.errors import RepairError
+from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair import in_place
+from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change, last_done
+from hdfsstore.repair.files import LogFiles, entries_after, state_files_from
+from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.sink_log import SinkLog
+
+# The first half of an undo after the query has gone on.
+_SET_ASIDE = "undo --force"
+
+
+def undo(
+    location: Location,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    storage_options: StorageOptions | None = None,
+) -> Plan:
+    """Puts a checkpoint back to what it was before the last in-place verb. The query must be stopped.
+
+    Args:
+        location, storage_options: the checkpoint, as Checkpoint takes them.
+        force: also if the query has run since. Its batches since then are moved to a backup of their own.
+        dry_run: nothing is changed.
+
+    Returns:
+        The plan of a dry run, else a Report.
+
+    Raises:
+        CheckpointNotFoundError: there is no checkpoint.
+        RepairError: there is nothing to undo; or the query has run since, without `force`.
+    """
+    begun_at = time.monotonic()
+    fs, root = resolve(location, storage_options)
+    check_checkpoint(fs, root)
+    under_way = BatchLogs(fs, root).look().repair is not None
+    found = in_place.begun(fs, root, storage_options) if under_way else None
+    notes = []
+    if found is not None and found[0].verb == _SET_ASIDE:
+        if not dry_run:
+            in_place.carry_out(found[1])
+        found = None
+    if found is not None:
+        backup, since = found[1], None
+        notes.append(f"`{found[0].verb}` was killed before its end")
+    else:
+        last = last_done(fs, root, storage_options)
+        if last is None:
+            raise RepairError("there is no repair to undo", root, remedy="Only verbs that work in place can be undone")
+        backup, since = last, _since(last, storage_options)
+        if since is not None:
+            if not force:
+                raise RepairError(
+                    f"the query has gone on since `{backup.change.verb}`: {_named(since)}",
+                    root,
+                    remedy="With --force they are moved to a backup, and their rows are read again after the undo",
+                )
+            notes.append(f"what the query has done since is lost: {_named(since)}")
+    plan = _plan(backup, notes)
+    if dry_run:
+        return plan
+    if found is None:
+        if since is not None:
+            aside = Backup.begin(fs, root, since, {}, storage_options)
+            in_place.begin(aside)
+            in_place.carry_out(aside)
+        in_place.begin_undo(backup)
+    lost = in_place.roll_back(backup)
+    plan.notes.extend(f"{path} was in neither place and is lost" for path in lost)
+    return Report.of(plan, time.monotonic() - begun_at)
+
+
+def _since(backup: Backup, storage_options: StorageOptions | None) -> Change | None:
+    """Takes out what the query has done since the verb ended; None if it has done nothing."""
+    fs, root, change = backup.fs, backup.root, backup.change
+    offsets, commits = (LogFiles.listed(fs, root, log) for log in ("offsets", "commits"))
+    left = {path for number in change.offsets for path in offsets.paths(number)}
+    moves = [f"{CHECKPOINT}{path}" for path in entries_after(offsets, commits, change.batch_id) if path not in left]
+    moves += [f"{CHECKPOINT}{path}" for path in state_files_from(fs, root, change.batch_id + 2)]
+    if change.sink is not None:
+        moves += [f"{SINK}{path}" for path in SinkLog(*resolve(change.sink, storage_options)).later(change.batch_id)]
+    if not moves:
+        return None
+    return Change(
+        _SET_ASIDE,
+        {},
+        guard=max([*offsets.entries, *commits.entries]) + 1,
+        batch_id=change.batch_id,
+        moves=moves,
+        sink=change.sink,
+        undoable=False,
+    )
+
+
+def _named(since: Change) -> str:
+    logs = (f"{CHECKPOINT}offsets/", f"{CHECKPOINT}commits/")
+    names = [path.rpartition("/")[2] for path in since.moves if path.startswith(logs)]
+    batches = sorted({int(name) for name in names if name.isdecimal()})
+    if not batches:
+        return f"batch {since.batch_id + 1} has begun"
+    return f"batch {batches[0]}" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]}"
+
+
+def _plan(backup: Backup, notes: list[str]) -> Plan:
+    change = backup.change
+    files = [f"put back: {path.removeprefix(CHECKPOINT)}" for path in change.moves]
+    files += [f"deleted: {path.removeprefix(CHECKPOINT)}" for path in change.puts]
+    if change.state_version is not None:
+        files.append(f"deleted: the state files of version {change.state_version}")
+    note = f"`{change.verb}` of {backup.name} is taken back"
+    return Plan(verb="undo", path=backup.root, batch_id=change.batch_id, files=files, notes=[note, *notes])
