@@ -4,6 +4,7 @@ from hdfsstore.checkpoint.batch import Batch
 from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.commit_log import CommitLog
 from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.errors import (
     BatchAlreadyLoggedError,
     BatchNotAvailableError,
@@ -24,6 +25,7 @@ from hdfsstore.errors import (
     UnsupportedTypeError,
     UnsupportedVersionError,
 )
+from hdfsstore.release import RELEASE as __version__
 from hdfsstore.state.conf import StateStoreConf
 from hdfsstore.state.open import open_provider
 from hdfsstore.state.placement import partition_ids
@@ -38,6 +40,7 @@ __all__ = [
     "CheckpointIdMismatchError",
     "CheckpointNotFoundError",
     "CommitLog",
+    "ConditionError",
     "CorruptFileError",
     "FileSystemTimeoutError",
     "LogMismatchError",
@@ -57,6 +60,7 @@ __all__ = [
     "UnsupportedSettingError",
     "UnsupportedTypeError",
     "UnsupportedVersionError",
+    "__version__",
     "open_provider",
     "partition_ids",
 ]

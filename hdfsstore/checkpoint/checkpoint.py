@@ -16,8 +16,9 @@ from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
-from hdfsstore.checkpoint.reading import StateRequest
 from hdfsstore.checkpoint.row_converter import Key
+from hdfsstore.checkpoint.row_shape import RowShape, Where
+from hdfsstore.checkpoint.state_request import JoinSide, StateRequest
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
     BatchNotAvailableError,
@@ -178,7 +179,7 @@ class Checkpoint:
         operator_id: int = 0,
         store_name: str = DEFAULT_STORE,
         batch_id: int | None = None,
-        join_side: str | None = None,
+        join_side: JoinSide | None = None,
         partitions: Sequence[int] | None = None,
         *,
         key_schema: pa.Schema | None = None,
@@ -187,6 +188,10 @@ class Checkpoint:
         state_var: str | None = None,
         flatten_collections: bool = True,
         read_registered_timers: bool = False,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        unique_names: bool = False,
+        flatten_columns: bool = False,
     ) -> pa.Table:
         """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
 
@@ -204,11 +209,19 @@ class Checkpoint:
                 `list_element`, a row each; an entry of a map in `user_map_key` and `user_map_value`, a row each.
             flatten_collections: False: a list is in `list_value`, a map in `map_value`, with one row for a key.
             read_registered_timers: reads the timers of transformWithState: key, expiration_timestamp_ms (int64).
+            columns: only these columns and fields, such as `key`, `value.count`, `key.window.start`, in the order of
+                the store. What is not needed is not decoded.
+            where: only rows for which it is true: a condition as `hdfsstore read --where` takes it, or a
+                pyarrow.compute.Expression. If a text leaves one key, or one partition, only that is read.
+            unique_names: numbers the second of two fields of one name, `sum_2`. Columns and conditions always go by
+                these names.
+            flatten_columns: makes columns `key.user`, `value.count` of the fields of structs, with unique names.
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
             CheckpointNotFoundError: there is no such operator, store or partition.
             CorruptFileError, MissingFileError: files that the batch needs are damaged or missing.
+            ConditionError: there is no such column, or `where` cannot be parsed. It is a ValueError.
             SchemaMismatchError: there is no schema, or the rows do not fit it; the message describes the rows.
             UnsupportedProviderError, UnsupportedTypeError: this release cannot read the state.
         """
@@ -224,6 +237,7 @@ class Checkpoint:
             state_var=state_var,
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
+            shape=RowShape(columns, where, unique_names, flatten_columns),
         )
         return reading.read_state(self.operator_state(operator_id, batch_id), request, self._threads)
 
@@ -232,7 +246,7 @@ class Checkpoint:
         operator_id: int = 0,
         store_name: str = DEFAULT_STORE,
         batch_id: int | None = None,
-        join_side: str | None = None,
+        join_side: JoinSide | None = None,
         partitions: Sequence[int] | None = None,
         *,
         key_schema: pa.Schema | None = None,
@@ -241,6 +255,10 @@ class Checkpoint:
         state_var: str | None = None,
         flatten_collections: bool = True,
         read_registered_timers: bool = False,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        unique_names: bool = False,
+        flatten_columns: bool = False,
     ) -> pa.RecordBatchReader:
         """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
@@ -259,6 +277,7 @@ class Checkpoint:
             state_var=state_var,
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
+            shape=RowShape(columns, where, unique_names, flatten_columns),
         )
         return reading.open_state(self.operator_state(operator_id, batch_id), request, self._threads)
 
@@ -273,6 +292,10 @@ class Checkpoint:
         key_schema: pa.Schema | None = None,
         value_schema: pa.Schema | None = None,
         state_var: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        unique_names: bool = False,
+        flatten_columns: bool = False,
     ) -> pa.Table:
         """The changes of a store in the batches from `start_batch_id` to `end_batch_id`, both included.
 
@@ -298,6 +321,7 @@ class Checkpoint:
             key_schema=key_schema,
             value_schema=value_schema,
             state_var=state_var,
+            shape=RowShape(columns, where, unique_names, flatten_columns),
         )
         state = self.operator_state(operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
         return reading.read_changes(state, request, range(start_batch_id + 1, end_batch_id + 2), self._threads)

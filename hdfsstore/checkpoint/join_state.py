@@ -60,6 +60,8 @@ class JoinListConverter:
         rows: converts the family into lists of rows.
     """
 
+    joins_rows = False
+
     def __init__(self, rows: RowConverter) -> None:
         self._rows = rows
         self.key_type = rows.key_type
@@ -95,6 +97,8 @@ class JoinSideConverter:
         count_readers: read the keyToNumValues store, by partition.
         version: the version of both stores.
     """
+
+    joins_rows = False
 
     def __init__(
         self, counts: RowConverter, rows: RowConverter, count_readers: Mapping[int, PartitionReader], version: int

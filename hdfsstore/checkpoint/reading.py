@@ -6,125 +6,153 @@ int64 and change_type ("update", "delete" or, where values are merged in RocksDB
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.fs import FileType
 
-from hdfsstore.checkpoint.join_state import JoinListConverter, JoinSideConverter, side_families, side_stores
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.operators import DEFAULT_STORE, Store
-from hdfsstore.checkpoint.row_converter import (
-    APPEND,
-    DELETE,
-    UPDATE,
-    Constant,
-    Converter,
-    Key,
-    OneKey,
-    RowConverter,
-    describe_rows,
-)
-from hdfsstore.checkpoint.spark_quirks import stored_value_type
-from hdfsstore.checkpoint.state_variables import LIST, VariableConverter, state_variable
-from hdfsstore.codecs.arrow_types import from_arrow_schema
+from hdfsstore.checkpoint.row_converter import APPEND, DELETE, UPDATE, Constant, Convert, Converter, RowConverter
+from hdfsstore.checkpoint.row_shape import RowShaper
+from hdfsstore.checkpoint.state_request import StateRequest
+from hdfsstore.checkpoint.state_variables import VariableConverter
+from hdfsstore.checkpoint.stored_rows import Readers, rows_of_request, rows_of_store
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.codecs.types import StructType
-from hdfsstore.errors import (
-    BatchNotAvailableError,
-    CheckpointNotFoundError,
-    SchemaMismatchError,
-    StateStoreError,
-    UnsupportedTypeError,
-)
-from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.fs.reading import file_types
+from hdfsstore.errors import BatchNotAvailableError
 from hdfsstore.state.parallel import run_all, stream_all
-from hdfsstore.state.protocols import ALL_KEYS, KeyRange, PartitionReader
+from hdfsstore.state.protocols import KeyRange
 
 RANGE_DELETION = 15
 
 
-@dataclass(frozen=True, slots=True)
-class StateRequest:
-    """The rows that a caller asks a checkpoint for.
-
-    Attributes:
-        operator_id, store_name: the store; a request with a join side ignores the name.
-        batch_id: a committed batch; None = the newest.
-        join_side: "left" or "right" of a stream-stream join, or None.
-        partitions: the partitions to read; None = all.
-        key_schema, value_schema: replace those of the store.
-        key: the only key whose row is wanted; None = all.
-        state_var: a state variable of transformWithState.
-        flatten_collections: whether elements of lists and entries of maps have rows of their own.
-        read_registered_timers: reads the timers of transformWithState.
-    """
-
-    operator_id: int
-    store_name: str
-    batch_id: int | None
-    join_side: str | None
-    partitions: Sequence[int] | None
-    key_schema: pa.Schema | None
-    value_schema: pa.Schema | None
-    key: Key | None = None
-    state_var: str | None = None
-    flatten_collections: bool = True
-    read_registered_timers: bool = False
-
-    @property
-    def of_variable(self) -> bool:
-        """Whether it is for a state variable or timers."""
-        return self.state_var is not None or self.read_registered_timers
-
-
 def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
     """The rows as a table."""
-    converter, readers, keys = _converter_and_readers(state, request)
-
-    def load(partition_id: int) -> list[pa.RecordBatch]:
-        rows = readers[partition_id].load(state.version, converter.of_partition(partition_id), keys)
-        return list(converter.finish(rows))
-
-    loaded = run_all([partial(load, partition_id) for partition_id in readers], threads)
-    return pa.Table.from_batches(chain.from_iterable(loaded), converter.schema)
+    rows = rows_to_read(state, request)
+    loaded = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
+    return pa.Table.from_batches(chain.from_iterable(loaded), rows.schema)
 
 
 def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.RecordBatchReader:
     """The rows as a stream of record batches, in bounded memory. Batches of several partitions alternate."""
-    converter, readers, keys = _converter_and_readers(state, request)
+    rows = rows_to_read(state, request)
+    streams = [partial(rows.stream, partition_id) for partition_id in rows.partition_ids]
+    return pa.RecordBatchReader.from_batches(rows.schema, stream_all(streams, threads))
 
-    def stream(partition_id: int) -> Iterator[pa.RecordBatch]:
-        rows = readers[partition_id].stream(state.version, converter.of_partition(partition_id), keys)
-        return iter(converter.finish(rows))
 
-    streams = [partial(stream, partition_id) for partition_id in readers]
-    return pa.RecordBatchReader.from_batches(converter.schema, stream_all(streams, threads))
+@dataclass(frozen=True, slots=True)
+class RowsToRead:
+    """The rows of a store after a batch, partition by partition.
+
+    Attributes:
+        schema: of the rows.
+        partition_ids: the partitions that may have such rows.
+    """
+
+    _version: int
+    _converter: Converter
+    _readers: Readers
+    _keys: KeyRange
+    _shaper: RowShaper
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._shaper.schema
+
+    @property
+    def partition_ids(self) -> list[int]:
+        return list(self._readers)
+
+    def load(self, partition_id: int) -> list[pa.RecordBatch]:
+        """The rows of a partition."""
+        rows = self._readers[partition_id].load(self._version, self._convert(partition_id), self._keys)
+        return [*self._finish(rows)]
+
+    def stream(self, partition_id: int) -> Iterator[pa.RecordBatch]:
+        """The same in bounded memory."""
+        rows = self._readers[partition_id].stream(self._version, self._convert(partition_id), self._keys)
+        return iter(self._finish(rows))
+
+    def _convert(self, partition_id: int) -> Convert:
+        convert = self._converter.of_partition(partition_id)
+        return convert if self._converter.joins_rows else lambda chunk: self._shaper(convert(chunk))
+
+    def _finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        finished = self._converter.finish(batches)
+        return map(self._shaper, finished) if self._converter.joins_rows else finished
+
+
+def rows_to_read(state: OperatorState, request: StateRequest) -> RowsToRead:
+    """Finds what has to be read for a request. Raises what Checkpoint.read_state does, but for damage."""
+    converter, readers, keys = rows_of_request(state, request)
+    shaper = RowShaper(converter.schema, request.shape)
+    if request.key is None and request.join_side is None and (key := shaper.key()) is not None:
+        converter, readers, keys = rows_of_request(state, replace(request, key=key))
+    only = shaper.partition_id()
+    readers = {i: reader for i, reader in readers.items() if only in (None, i)}
+    if isinstance(converter, RowConverter):
+        converter = converter.only(shaper.needed())
+    return RowsToRead(state.version, converter, readers, keys, shaper)
 
 
 def read_changes(state: OperatorState, request: StateRequest, versions: range, threads: int) -> pa.Table:
     """Every record of the deltas of `versions`, partition by partition, in their order."""
-    rows, readers = _of_store(state, replace(request, flatten_collections=True))
-    schema = pa.schema([pa.field("batch_id", pa.int64()), pa.field("change_type", pa.string()), *rows.schema])
+    rows = changes_to_read(state, request, versions)
+    changed = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
+    return pa.Table.from_batches(chain.from_iterable(changed), rows.schema)
 
-    def read(partition_id: int) -> list[pa.RecordBatch]:
+
+@dataclass(frozen=True, slots=True)
+class ChangesToRead:
+    """The changes of a store over some versions, partition by partition.
+
+    Attributes:
+        partition_ids: the partitions that may have such changes.
+    """
+
+    _versions: range
+    _converter: RowConverter | VariableConverter
+    _readers: Readers
+    _shaper: RowShaper
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the changes."""
+        return self._shaper.schema
+
+    @property
+    def partition_ids(self) -> list[int]:
+        return list(self._readers)
+
+    def load(self, partition_id: int) -> list[pa.RecordBatch]:
+        """The changes of a partition, in their order."""
         ids = Constant(pa.scalar(partition_id, pa.int32()))
+        schema = _changes_schema(self._converter.schema)
 
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
-            types, columns = rows.changes(chunk, _change_types(chunk))
+            types, columns = self._converter.changes(chunk, _change_types(chunk))
             batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(types))
-            return pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
+            batch = pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
+            return self._shaper(batch)
 
-        return readers[partition_id].changes(versions, convert)
+        return self._readers[partition_id].changes(self._versions, convert)
 
-    changed = run_all([partial(read, partition_id) for partition_id in readers], threads)
-    return pa.Table.from_batches(chain.from_iterable(changed), schema)
+
+def changes_to_read(state: OperatorState, request: StateRequest, versions: range) -> ChangesToRead:
+    """Finds what has to be read for the changes. Raises what Checkpoint.read_changes does, but for damage."""
+    converter, readers = rows_of_store(state, replace(request, flatten_collections=True))
+    shaper = RowShaper(_changes_schema(converter.schema), request.shape)
+    only = shaper.partition_id()
+    readers = {i: reader for i, reader in readers.items() if only in (None, i)}
+    if isinstance(converter, RowConverter):
+        converter = converter.only(shaper.needed())
+    return ChangesToRead(versions, converter, readers, shaper)
+
+
+def _changes_schema(rows: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field("batch_id", pa.int64()), pa.field("change_type", pa.string()), *rows])
 
 
 def _change_types(chunk: RecordChunk) -> pa.StringArray:
@@ -144,137 +172,3 @@ def _change_types(chunk: RecordChunk) -> pa.StringArray:
             remedy="Read the state of the batch and of the one before",
         )
     return pa.array([DELETE, UPDATE, APPEND]).take(kinds)
-
-
-Readers: TypeAlias = dict[int, PartitionReader]
-
-
-def _converter_and_readers(state: OperatorState, request: StateRequest) -> tuple[Converter, Readers, KeyRange]:
-    if request.join_side is not None:
-        if request.key is not None:
-            raise ValueError("give a key or a join side: the keys of a side's store are not those of its rows")
-        return *_of_join_side(state, request, request.join_side), ALL_KEYS
-    rows, readers = _of_store(state, request)
-    if request.key is None:
-        return rows, readers, ALL_KEYS
-    if isinstance(rows, VariableConverter):
-        return rows, readers, rows.key_range(request.key)
-    stored = rows.stored_key(request.key)
-    return OneKey(rows, stored), readers, KeyRange(stored, stored + b"\0")
-
-
-def _of_store(state: OperatorState, request: StateRequest) -> tuple[RowConverter | VariableConverter, Readers]:
-    store = state.operator.store(request.store_name)
-    if store.has_families or request.of_variable:
-        return _of_variable(state, request, store)
-    rows = _row_converter(state, store, request.key_schema, request.value_schema)
-    return rows, _readers(state, store, rows.key_type, request.partitions)
-
-
-def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> tuple[VariableConverter, Readers]:
-    _refuse_schemas(request, store)
-    variable = state_variable(state.operator, request.state_var, timers=request.read_registered_timers)
-    rows = _family_converter(state, store, variable.name, lists=variable.kind == LIST)
-    converter = VariableConverter(rows, variable, flatten=request.flatten_collections)
-    return converter, _readers(state, store, converter.key_type, request.partitions, variable.name)
-
-
-def _of_join_families(
-    state: OperatorState, request: StateRequest, side: str, store: Store
-) -> tuple[Converter, Readers]:
-    """A side of state format 3 or 4: families of one store."""
-    _refuse_schemas(request, store)
-    count_family, row_family, list_family = side_families(side)
-    if list_family in (family.name for family in store.column_families):
-        lists = JoinListConverter(_family_converter(state, store, list_family, lists=True))
-        return lists, _readers(state, store, lists.key_type, request.partitions, list_family)
-    rows = _family_converter(state, store, row_family)
-    counts = _family_converter(state, store, count_family)
-    count_readers = {i: state.reader(store, i, count_family) for i in store.partition_ids}
-    converter = JoinSideConverter(counts, rows, count_readers, state.version)
-    return converter, _readers(state, store, rows.key_type, request.partitions, row_family)
-
-
-def _refuse_schemas(request: StateRequest, store: Store) -> None:
-    if request.key_schema is not None or request.value_schema is not None:
-        raise StateStoreError(
-            "key_schema and value_schema are of stores without column families",
-            store.schema_path,
-            remedy="Leave them out: this file has the schema of each family",
-        )
-
-
-def _family_converter(state: OperatorState, store: Store, name: str, *, lists: bool = False) -> RowConverter:
-    family = store.family(name)
-    return RowConverter(
-        family.key_type, family.value_type, state.family_codecs(store, family, lists=lists), lists=lists
-    )
-
-
-def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[Converter, Readers]:
-    store = state.operator.stores[0]
-    if store.has_families and any(family.name in side_families("left") for family in store.column_families):
-        return _of_join_families(state, request, side, store)
-    count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
-    rows = _row_converter(state, row_store, None, request.value_schema)
-    counts = _row_converter(state, count_store, request.key_schema, None)
-    count_readers = {i: state.reader(count_store, i) for i in count_store.partition_ids}
-    converter = JoinSideConverter(counts, rows, count_readers, state.version)
-    return converter, _readers(state, row_store, rows.key_type, request.partitions)
-
-
-def _readers(
-    state: OperatorState, store: Store, key_type: StructType, wanted: Sequence[int] | None, family: str | None = None
-) -> Readers:
-    """Reads the wanted partitions. Raises CheckpointNotFoundError where one has no folder."""
-    found, declared = set(store.partition_ids), range(store.num_partitions)
-    expected = store.needed_partitions(key_type)
-    needed = expected if wanted is None else [i for i in sorted(set(wanted)) if i in expected or i not in declared]
-    partition_id = next((i for i in needed if i not in found), None)
-    if partition_id is not None:
-        raise CheckpointNotFoundError(
-            f"operator {state.operator.operator_id} has no partition {partition_id}",
-            store.partition_path(partition_id),
-            remedy=f"Its partitions are {sorted(found)}; {store.num_partitions} are declared",
-        )
-    _check_folders(state.fs, store)
-    return {i: state.reader(store, i, family) for i in sorted(found if wanted is None else found & set(wanted))}
-
-
-def _check_folders(fs: FileManager, store: Store) -> None:
-    """Refuses a store that has a folder in no partition: it does not exist, whatever the metadata says."""
-    if store.name == DEFAULT_STORE:
-        return  # its folders are those of the partitions, which were listed
-    folders = [store.partition_path(partition_id) for partition_id in store.partition_ids]
-    if folders and not any(file_types(fs, [folder]) == [FileType.Directory] for folder in folders):
-        raise CheckpointNotFoundError(
-            f"no partition has a folder of the store {store.name!r}, which the operator metadata names",
-            folders[0],
-            remedy="The checkpoint was not copied whole, or its metadata is damaged",
-        )
-
-
-def _row_converter(
-    state: OperatorState, store: Store, key_schema: pa.Schema | None, value_schema: pa.Schema | None
-) -> RowConverter:
-    key_type = store.key_type if key_schema is None else from_arrow_schema(key_schema)
-    value_type = store.value_type if value_schema is None else from_arrow_schema(value_schema)
-    if key_type is None or value_type is None:
-        raise _no_schema(state, store, key_type is None, value_type is None)
-    if value_schema is None:
-        value_type = stored_value_type(state.operator, store, value_type, state.conf, lambda: state.first_chunk(store))
-    try:
-        return RowConverter(key_type, value_type, state.codecs(store, key_type, value_type))
-    except UnsupportedTypeError as error:
-        raise UnsupportedTypeError(error.message, store.schema_path, remedy=error.remedy) from None
-
-
-def _no_schema(state: OperatorState, store: Store, no_key: bool, no_value: bool) -> SchemaMismatchError:
-    first = state.first_chunk(store)
-    looks = "it has no rows at this batch"
-    if first is not None:
-        looks = f"keys: {describe_rows(first.keys)}; values: {describe_rows(first.values)}"
-    missing = [f"{part}_schema=pyarrow.schema([...])" for part, no in (("key", no_key), ("value", no_value)) if no]
-    return SchemaMismatchError(
-        f"the store has no schema file; {looks}", store.schema_path, remedy=f"Give {' and '.join(missing)}"
-    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +23,15 @@ Convert = Callable[[RecordChunk], pa.RecordBatch]
 
 
 class Converter(Protocol):
-    """Turns the chunks of each partition into record batches of one schema."""
+    """Turns the chunks of each partition into record batches of one schema.
+
+    Attributes:
+        schema: of the rows.
+        joins_rows: whether `finish` joins rows of several batches.
+    """
 
     schema: pa.Schema
+    joins_rows: bool
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
@@ -50,11 +57,25 @@ class ValueCodec(Protocol):
         """Values in `data` as structs; `keys` and `spans` as in a RecordChunk."""
 
 
+@runtime_checkable
+class Narrows(Protocol):
+    """Codecs that can leave out fields."""
+
+    def only(self, fields: Collection[int], /) -> Any:
+        """The same codec, which decodes only the fields at these places: all others are null."""
+
+
 class PlainValues:
     """Values that are rows."""
 
     def __init__(self, value_type: StructType) -> None:
         self._rows = RowCodec(value_type)
+
+    def only(self, fields: Collection[int]) -> PlainValues:
+        """As the protocol says."""
+        narrow = copy(self)
+        narrow._rows = self._rows.only(fields)
+        return narrow
 
     def decode(self, data: pa.Buffer, _keys: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
         """As the protocol says."""
@@ -70,6 +91,8 @@ class RowConverter:
         lists: whether the codec gives lists of values.
     """
 
+    joins_rows = False
+
     def __init__(
         self,
         key_type: StructType,
@@ -83,6 +106,7 @@ class RowConverter:
         self.key_arrow_type = RowCodec(key_type).arrow_type
         self.value_arrow_type = RowCodec(value_type).arrow_type
         self.keys, self._values = codecs or (RowCodec(key_type), PlainValues(value_type))
+        self._needs: Collection[str] = ("key", "value")
         value_field = pa.field("value", self.value_arrow_type)
         if lists:
             value_field = pa.field("value", pa.list_(value_field.with_name("element")))
@@ -93,6 +117,21 @@ class RowConverter:
                 pa.field("partition_id", pa.int32()),
             ]
         )
+
+    def only(self, needed: Mapping[str, Collection[int] | None]) -> RowConverter:
+        """The same converter, which leaves null what is not needed, as far as the codecs can.
+
+        Args:
+            needed: the columns, and of each the places of its fields that are needed; None = all of them.
+        """
+        narrow = copy(self)
+        narrow._needs = needed
+        key_fields, value_fields = needed.get("key"), needed.get("value")
+        if key_fields is not None and isinstance(self.keys, Narrows):
+            narrow.keys = self.keys.only(key_fields)
+        if value_fields is not None and isinstance(self._values, Narrows):
+            narrow._values = self._values.only(value_fields)
+        return narrow
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
@@ -120,10 +159,15 @@ class RowConverter:
     def decode(self, chunk: RecordChunk) -> tuple[pa.StructArray, Any]:
         """Keys and values of a chunk; a tombstone's value is null."""
         data = pa.py_buffer(chunk.data)
-        return (
-            _decode("key", chunk, chunk.keys, lambda: self.keys.decode(data, chunk.keys)),
-            _decode("value", chunk, chunk.values, lambda: self._values.decode(data, chunk.keys, chunk.values)),
-        )
+        if "key" in self._needs:
+            keys = _decode("key", chunk, chunk.keys, lambda: self.keys.decode(data, chunk.keys))
+        else:
+            keys = pa.nulls(len(chunk), self.schema.field("key").type)
+        if "value" in self._needs:
+            values = _decode("value", chunk, chunk.values, lambda: self._values.decode(data, chunk.keys, chunk.values))
+        else:
+            values = pa.nulls(len(chunk), self.schema.field("value").type)
+        return keys, values
 
 
 def key_array(key: Key, arrow_type: Any) -> pa.StructArray:
@@ -152,6 +196,8 @@ class OneKey:
         rows: converts the chunks of the store.
         stored: the key, by `rows.stored_key`.
     """
+
+    joins_rows = False
 
     def __init__(self, rows: RowConverter, stored: bytes) -> None:
         self.schema = rows.schema

@@ -79,7 +79,7 @@ class VariableConverter:
     def __init__(self, rows: RowConverter, variable: StateVariable, *, flatten: bool) -> None:
         self._rows = rows
         self.key_type = rows.key_type
-        self._groups = variable.kind == MAP and not flatten
+        self.joins_rows = variable.kind == MAP and not flatten
         key, value = pa.field("key", rows.key_arrow_type), pa.field("value", rows.value_arrow_type)
         self._columns: Columns = _as_they_are
         fields = [key, value]
@@ -96,7 +96,7 @@ class VariableConverter:
                 self._columns, fields = _times, [key, user_key.with_name("expiration_timestamp_ms")]
         self.flat_schema = _nullable([*fields, pa.field("partition_id", pa.int32())])
         self.schema = self.flat_schema
-        if self._groups:
+        if self.joins_rows:
             map_type = pa.map_(pa.field("key", fields[1].type, False), pa.field("value", fields[2].type))
             self.schema = _nullable([key, pa.field("map_value", map_type), self.flat_schema.field(3)])
 
@@ -122,7 +122,7 @@ class VariableConverter:
 
     def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """What becomes of the batches of one partition, in their order: the entries of a map are joined."""
-        return self._grouped(batches) if self._groups else batches
+        return self._grouped(batches) if self.joins_rows else batches
 
     def changes(self, chunk: RecordChunk, types: pa.StringArray) -> tuple[pa.StringArray, list[pa.Array]]:
         """The change types and the columns of a changelog's records, flattened.

@@ -20,13 +20,14 @@ from hdfsstore import (
     UnsupportedTypeError,
 )
 from hdfsstore.cli import options
-from hdfsstore.cli.keys import KeyPattern, has_one_form, parse_key
+from hdfsstore.cli.keys import KeyPattern, parse_key
 from hdfsstore.cli.output import choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import counted
 from hdfsstore.cli.values import json_texts
 from hdfsstore.codecs.murmur3 import partition_ids
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.conditions.names import unique_names, with_names
+from hdfsstore.conditions.one_key import has_one_form
 
 # Operators that partition by the hash of the whole key. Session windows are partitioned by the key without the session,
 # and the buffered rows of a join by the join's key.

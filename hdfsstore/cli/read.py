@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
-import pyarrow as pa
 import typer
 
 from hdfsstore.cli import options
-from hdfsstore.cli.keys import key_of_condition
 from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
 from hdfsstore.cli.progress import rows_counted
-from hdfsstore.conditions.fields import ConditionError, Mask
-from hdfsstore.conditions.names import unique_names
-from hdfsstore.conditions.where import parse_condition
+from hdfsstore.conditions.fields import ConditionError
 
 
 class JoinSide(StrEnum):
+    value: Literal["left", "right"]
+
     LEFT = "left"
     RIGHT = "right"
 
@@ -64,35 +60,20 @@ def read(
     checkpoint = options.open_checkpoint(path, option_file)
     if join_side is None:
         options.find_store(checkpoint, operator, store)
-    of = operator, store, batch, join_side and join_side.value
-    open_state = partial(
-        checkpoint.open_state,
-        *of,
-        state_var=state_var,
-        flatten_collections=flatten_collections,
-        read_registered_timers=timers,
-    )
-    with open_state() as state:
-        key = _key(where, state.schema) if where is not None and join_side is None else None
-    with open_state(key=key) as state:
-        quiet = streams_to_terminal(chosen, output)
-        schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
-        if where is not None:
-            try:
-                rows = _filtered(rows, parse_condition(where, schema))
-            except ConditionError as error:
-                raise typer.BadParameter(str(error), param_hint="--where") from None
-        write_rows(schema, rows, chosen, output, options.rows_limit(limit, chosen))
-
-
-def _key(where: str, schema: pa.Schema) -> pa.StructArray | None:
     try:
-        return key_of_condition(where, unique_names(schema))
+        state = checkpoint.open_state(
+            operator,
+            store,
+            batch,
+            None if join_side is None else join_side.value,
+            state_var=state_var,
+            flatten_collections=flatten_collections,
+            read_registered_timers=timers,
+            where=where,
+        )
     except ConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--where") from None
-
-
-def _filtered(rows: Iterable[pa.RecordBatch], condition: Mask) -> Iterator[pa.RecordBatch]:
-    for batch in rows:
-        if (kept := batch.filter(condition(batch))).num_rows:
-            yield kept
+    with state:
+        quiet = streams_to_terminal(chosen, output)
+        schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
+        write_rows(schema, rows, chosen, output, options.rows_limit(limit, chosen))

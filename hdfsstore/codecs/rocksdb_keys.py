@@ -16,7 +16,8 @@ as avro_rows.py has them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -139,6 +140,13 @@ class PlainKeys:
     def __init__(self, key_type: t.StructType, family: bytes, rows: RowsOf = RowCodec) -> None:
         self._rows = rows(key_type)
         self._start = family + VERSION
+
+    def only(self, fields: Collection[int]) -> PlainKeys:
+        """The same codec, which decodes only the fields at these places, if rows are UnsafeRows."""
+        narrow = copy(self)
+        if isinstance(self._rows, RowCodec):
+            narrow._rows = self._rows.only(fields)
+        return narrow
 
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
         return self._rows.decode(data, rocksdb_rows.strip(data, spans, self._start))

@@ -11,6 +11,8 @@ or as avro_rows.py has them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from copy import copy
 
 import pyarrow as pa
 
@@ -52,6 +54,13 @@ class ValueCodec:
         self._row_checksums = row_checksums
         self._key_start = key_start
         self.arrow_type = to_arrow_type(t.ArrayType(value_type, True)) if lists else self._rows.arrow_type
+
+    def only(self, fields: Collection[int]) -> ValueCodec:
+        """The same codec, which decodes only the fields at these places, if rows are UnsafeRows."""
+        narrow = copy(self)
+        if isinstance(self._rows, RowCodec):
+            narrow._rows = self._rows.only(fields)
+        return narrow
 
     def decode(self, data: pa.Buffer, keys: pa.Buffer, spans: pa.Buffer) -> pa.StructArray | pa.ListArray:
         """The values as structs, or as lists of them; null where the size is -1.

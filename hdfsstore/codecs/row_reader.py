@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +14,16 @@ from hdfsstore.codecs.row_plan import Node
 from hdfsstore.errors import SchemaMismatchError
 
 
-def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
+def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer, needed: Collection[int] | None = None) -> pa.StructArray:
+    """Structs; fields that are not needed are null in them. `needed` are their places, None = all."""
     count = spans.size // 8
     null_count, validity, fields = unsafe_row.read_fields(
         data, spans, node.kinds, node.all_digits, node.paths, node.path
     )
-    children = [_read_field(c, data, count, *f) for c, f in zip(node.children, fields, strict=True)]
+    children = [
+        _read_field(c, data, count, *f) if needed is None or i in needed else pa.nulls(count, c.arrow)
+        for i, (c, f) in enumerate(zip(node.children, fields, strict=True))
+    ]
     return pa.Array.from_buffers(node.arrow, count, [validity], null_count, children=children)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from copy import copy
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +22,14 @@ class RowCodec:
 
     def __init__(self, struct_type: t.StructType) -> None:
         self._root = plan(struct_type, "")
+        self._needed: Collection[int] | None = None
         self.arrow_type: Any = self._root.arrow
+
+    def only(self, fields: Collection[int]) -> RowCodec:
+        """The same codec, which decodes only the fields at these places: all others are null."""
+        narrow = copy(self)
+        narrow._needed = frozenset(fields)
+        return narrow
 
     def decode(self, data: Any, spans: pa.Buffer) -> pa.StructArray:
         """Rows to Arrow.
@@ -37,7 +46,7 @@ class RowCodec:
         buffer = pa.py_buffer(data)
         if spans.address % 4:
             spans = pa.py_buffer(spans.to_pybytes())
-        return read_struct(self._root, buffer, spans)
+        return read_struct(self._root, buffer, spans, self._needed)
 
     def encode(self, rows: pa.StructArray) -> pa.BinaryArray | pa.LargeBinaryArray:
         """Arrow to rows, byte for byte as Spark 4.3's UnsafeProjection writes them.

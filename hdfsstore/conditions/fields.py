@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.conditions.names import leaves
+from hdfsstore.errors import StateStoreError
 
 Mask = Callable[[pa.RecordBatch], Any]  # Returns a boolean array: null if the condition is neither true nor false.
 
 
-class ConditionError(ValueError):
+class ConditionError(StateStoreError, ValueError):
     """The condition cannot be parsed, or does not fit the fields."""
 
 

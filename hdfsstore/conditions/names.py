@@ -24,15 +24,39 @@ def renamed(before: pa.Schema, after: pa.Schema) -> list[str]:
 
 
 def with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns under the names of `schema`, on all levels."""
-    if batch.schema.equals(schema):
-        return batch
-    return pa.ipc.read_record_batch(batch.serialize(), schema)
+    """The same columns under the names of `schema`, on all levels; no values are copied."""
+    return batch if batch.schema.equals(schema) else pa.record_batch(_Renamed(batch, schema))
 
 
 def leaves(schema: pa.Schema) -> list[str]:
     """The full names of all fields that are not structs: `key.window.start`."""
     return [path for path, field in _walk(list(schema)) if not pa.types.is_struct(field.type)]
+
+
+def places(schema: pa.Schema) -> dict[str, tuple[int, ...]]:
+    """The full names of all fields, structs too, and the place of each on every level, the outermost first."""
+    found: dict[str, tuple[int, ...]] = {}
+    _find_places(list(schema), "", (), found)
+    return found
+
+
+class _Renamed:
+    """A batch under other names, by Arrow's PyCapsule interface."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, _requested_schema: object = None) -> tuple[object, object]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+def _find_places(fields: list[pa.Field], above: str, place: tuple[int, ...], found: dict[str, tuple[int, ...]]) -> None:
+    for at, field in enumerate(fields):
+        name = above + field.name
+        found.setdefault(name, (*place, at))
+        if pa.types.is_struct(field.type):
+            _find_places(list(field.type), f"{name}.", (*place, at), found)
 
 
 def _walk(fields: list[pa.Field], above: str = "") -> Iterator[tuple[str, pa.Field]]:

@@ -62,9 +62,7 @@ _PARSE: dict[str, Callable[[str], date | datetime | time]] = {
 
 def parse_condition(text: str, schema: pa.Schema) -> Mask:
     """Parses a condition for batches of the schema. Raises ConditionError."""
-    parser = _Parser(text, schema)
-    mask = parser.condition()
-    parser.end()
+    mask = _parse(text, schema)[1]
     try:  # A batch without rows shows whether Arrow can compare the types of the fields.
         mask(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
     except pa.ArrowException as error:
@@ -72,23 +70,34 @@ def parse_condition(text: str, schema: pa.Schema) -> Mask:
     return mask
 
 
+def fields_of(text: str, schema: pa.Schema) -> list[Field]:
+    """The fields that a condition compares. Raises ConditionError."""
+    return _parse(text, schema)[0].fields
+
+
 def equal_values(text: str, schema: pa.Schema, column: str) -> dict[tuple[int, ...], pa.Scalar]:
     """The values that fields of a column have in all rows of a condition, by their places on each level.
 
     A condition with `or` or `not` tells none. Raises ConditionError.
     """
-    parser = _Parser(text, schema)
-    parser.condition()
-    parser.end()
+    parser = _parse(text, schema)[0]
     if any(kind == "name" and word.lower() in ("or", "not") for kind, word, _ in parser.tokens):
         return {}
     return {field.path: value for field, value in parser.equal if field.names[0] == column}
+
+
+def _parse(text: str, schema: pa.Schema) -> tuple[_Parser, Mask]:
+    parser = _Parser(text, schema)
+    mask = parser.condition()
+    parser.end()
+    return parser, mask
 
 
 class _Parser:
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self.schema = schema
         self.equal: list[tuple[Field, pa.Scalar]] = []
+        self.fields: list[Field] = []
         self.text = text
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
@@ -189,7 +198,8 @@ class _Parser:
         names = [self.name()]
         while self.take("."):
             names.append(self.name())
-        return find_field(self.schema, names)
+        self.fields.append(find_field(self.schema, names))
+        return self.fields[-1]
 
     def name(self) -> str:
         kind, text, _ = self.tokens[self.next]

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, Streamin
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hdfsstore import Checkpoint, MissingFileError, SchemaMismatchError, StateStoreError, UnsupportedQueryError
+from hdfsstore import Checkpoint, MissingFileError, SchemaMismatchError, StateStoreError, UnsupportedQueryError, release
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.driver.active_run import only_start, stop_in_few_words
@@ -383,7 +383,7 @@ def test_a_query_that_is_stopped_in_a_batch_says_so(source: Input, tmp_path: Pat
 def test_another_release_on_the_executors_ends_the_query_with_both_named(
     source: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = same_release.RELEASE
+    mine = release.RELEASE
     monkeypatch.setattr(same_release, "RELEASE", "0.0.7")
     with pytest.raises(StreamingQueryException, match=f"the driver has hdfsstore 0.0.7, and .* has {mine}"):
         collected(timed_stream(source.stream()), tmp_path / "checkpoint")

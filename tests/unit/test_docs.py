@@ -24,6 +24,7 @@ PAGES = [
 ]
 # Dotted names on the pages that are no logger's.
 NAMES_OF_CODE = {
+    "hdfsstore.__version__",
     "hdfsstore._cext.lzf",
     "hdfsstore.compression.codec",
     "hdfsstore.fs.client",

@@ -8,21 +8,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from hdfsstore.errors import UnsupportedQueryError
-
-UNKNOWN = "unknown (no package metadata)"
-
-
-def _installed() -> str:
-    try:
-        return version("hdfsstore")
-    except PackageNotFoundError:
-        return UNKNOWN
-
-
-RELEASE = _installed()
+from hdfsstore.release import RELEASE, UNKNOWN
 
 
 class SameRelease:

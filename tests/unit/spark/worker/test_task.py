@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from hdfsstore import CorruptFileError, StateStoreError, UnsupportedQueryError
+from hdfsstore import CorruptFileError, StateStoreError, UnsupportedQueryError, release
 from hdfsstore.errors import UserFunctionError
 from hdfsstore.spark.base_ids import BaseIds
 from hdfsstore.spark.redaction import Shown
@@ -29,7 +29,7 @@ from hdfsstore.spark.worker.shipped_engine import ShippedEngine
 from hdfsstore.spark.worker.task import StatefulTask
 from tests.support.query_partition import QueryPartition, struct
 
-DRIVER = same_release.RELEASE
+DRIVER = release.RELEASE
 
 
 class Nothing:
@@ -156,10 +156,10 @@ def test_another_release_on_an_executor_is_named_before_anything_else_is_read(
 
 def test_a_copy_without_package_metadata_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])  # the metadata is found by it
-    assert runpy.run_path(same_release.__file__)["RELEASE"] == same_release.UNKNOWN
+    assert runpy.run_path(release.__file__)["RELEASE"] == release.UNKNOWN
 
 
-@pytest.mark.parametrize(("driver", "executor"), [(same_release.UNKNOWN, "0.0.7"), ("0.0.7", same_release.UNKNOWN)])
+@pytest.mark.parametrize(("driver", "executor"), [(release.UNKNOWN, "0.0.7"), ("0.0.7", release.UNKNOWN)])
 def test_a_release_that_is_not_known_is_not_compared(
     driver: str, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
