@@ -12,7 +12,7 @@ from typing import Any
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
-from hdfsstore.checkpoint.location import check_checkpoint
+from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import list_operators
@@ -72,7 +72,7 @@ def rewind(
     if replay and replay_merged:
         raise ValueError("replay and replay_merged exclude each other")
     fs, root = resolve(location, storage_options)
-    check_checkpoint(fs, root)
+    find_checkpoint(fs, root)
     arguments = {
         "to_batch": to_batch,
         "replay": replay,

@@ -10,15 +10,13 @@ from pyarrow.fs import FileType
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.checkpoint import Checkpoint
+from hdfsstore.checkpoint.location import OWN_FOLDER
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.errors import BatchNotAvailableError, RepairError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location
 from hdfsstore.fs.reading import file_types, read_file
 from hdfsstore.fs.storage_options import StorageOptions
-
-# The folder that hdfsstore.spark keeps in the checkpoint of a query of its own.
-_OF_HDFSSTORE = "hdfsstore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,8 @@ class Source:
 
 def refuse_our_own(fs: FileManager, path: str) -> None:
     """Raises RepairError if the checkpoint is of a query of hdfsstore.spark."""
-    if file_types(fs, [f"{path}/{_OF_HDFSSTORE}"]) == [FileType.Directory]:
+    is_own = path.rpartition("/")[2] == OWN_FOLDER
+    if is_own or file_types(fs, [f"{path}/{OWN_FOLDER}"]) == [FileType.Directory]:
         raise RepairError(
             "the query runs with hdfsstore.spark, and this release repairs queries of Spark's own operators only",
             path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hdfsstore.checkpoint.batch_logs import BatchLogs
-from hdfsstore.checkpoint.location import check_checkpoint
+from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.storage_options import StorageOptions
@@ -42,7 +42,7 @@ def undo(
     """
     begun_at = time.monotonic()
     fs, root = resolve(location, storage_options)
-    check_checkpoint(fs, root)
+    find_checkpoint(fs, root)
     under_way = BatchLogs(fs, root).look().repair is not None
     found = in_place.begun(fs, root, storage_options) if under_way else None
     notes = []

@@ -15,6 +15,7 @@ from hdfsstore.checkpoint.guard import Guard, encode_guard
 from hdfsstore.errors import (
     BatchNotAvailableError,
     CheckpointNotFoundError,
+    MissingFileError,
     NotPromisedError,
     RepairError,
     RepairUnderWayError,
@@ -169,7 +170,7 @@ def test_a_batch_without_an_entry_before_it_is_refused(tmp_path: Path) -> None:
 def test_a_state_that_is_not_there_any_more_is_refused(tmp_path: Path) -> None:
     root = copy_of("aggregation", tmp_path / "copy")
     (root / "state/0/0/1.delta").unlink()
-    with pytest.raises(BatchNotAvailableError, match="retention"):
+    with pytest.raises(MissingFileError, match="it is missing"):
         rewind(root, 0, **AGAIN)
     assert not (root / "_hdfsstore_backup").exists()
 
