@@ -11,15 +11,16 @@ Spans are pairs of native int32 (offset in the data, size); size -1 is null, and
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
 from byteorder cimport load_le32, store_be32
+from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
 from unsafe_layout cimport address, get_bit, set_bit, zeroed
 
-from hdfsstore.errors import CorruptFileError, UnsupportedVersionError
+from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedVersionError
 
 cdef enum:
     COMMA = 44
@@ -280,3 +281,5 @@ cdef inline void store_le(uint8_t* p, uint64_t word, int width) noexcept nogil:
 
 # Cuts values into the elements that were joined.
 include "rocksdb_rows/joined.pxi"
+# Writes rows as keys and values.
+include "rocksdb_rows/stored.pxi"
