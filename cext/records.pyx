@@ -13,7 +13,7 @@ Value sizes that are no multiple of 8 (Spark before 2.3 left 4 stray bytes behin
 records/typed.pxi has the records with types, of a RocksDB's changelogs.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, realloc
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from byteorder cimport load_be32, load_le32
 from crc32c_inline cimport crc32c_update
 from one_thread cimport begin
 from record_writer cimport write_put, write_size, write_tombstone
+from xxh64 cimport xxh3
 
 from hdfsstore.errors import CorruptFileError, SizeLimitError
 
@@ -270,6 +271,7 @@ cdef class RecordParser:
 
 
 include "records/typed.pxi"
+include "records/spans.pxi"
 
 
 def encode_records(keys not None, values not None, *, bint row_checksums=False):

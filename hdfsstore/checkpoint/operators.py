@@ -84,10 +84,10 @@ class Store:
     @property
     def schema_path(self) -> str:
         """The path of the newest schema file, which may be missing (Spark 2)."""
-        return self._schema_paths[-1]
+        return self.schema_paths[-1]
 
     @property
-    def _schema_paths(self) -> list[str]:
+    def schema_paths(self) -> list[str]:
         """From the oldest to the newest."""
         of_families = [f"{self._operator_folder}/_stateSchema/{name}" for name in self._schema_files]
         return of_families or [f"{self.partition_path(0)}/_metadata/schema"]
@@ -115,7 +115,7 @@ class Store:
 
     def value_types(self, name: str) -> dict[int, StructType]:
         """Schema id -> the type of the values of a column family that were written with it."""
-        older = (family for path in self._schema_paths for family in self._families(path))
+        older = (family for path in self.schema_paths for family in self._families(path))
         return {family.value_schema_id: family.value_type for family in older if family.name == name}
 
     def _families(self, path: str) -> list[ColumnFamily]:

@@ -71,13 +71,16 @@ def write_version(
     version_id: VersionId,
     chunks: Iterable[RecordChunk],
     families: Mapping[str, int] = DEFAULT_FAMILY,
-) -> str:
-    """Writes a version whole, and returns the path of its zip, which comes last; see write_archive.
+) -> tuple[str, int]:
+    """Writes a version whole, and returns the path of its zip, which comes last, and the bytes of all files.
+
+    See write_archive.
 
     Args:
         version_id: of a version that no file of the store has yet, unless it is the same version.
     """
     path = StateFiles.path_of(folder, version_id, "snapshot", CHANGELOG_FILES)
-    content = encode(write_archive(fs, folder, chunks, families))
+    archive = write_archive(fs, folder, chunks, families)
+    content = encode(archive)
     publish(fs, path, content, overwrite=True, unique_name=version_id[1] is not None)
-    return path
+    return path, len(content) + sum(sst.size for sst in archive.ssts)

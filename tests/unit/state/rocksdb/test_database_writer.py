@@ -167,7 +167,7 @@ def test_a_row_of_a_gigabyte_is_refused() -> None:
 def test_a_version_is_a_zip_that_names_its_files(tmp_path: Path) -> None:
     rows = [(b"\1\0key %d" % n, b"\0value") for n in range(9)]
     families = {"default": 1, "$ttl_count": 2, "count": 3}
-    path = write_version(FS, str(tmp_path), (7, None), chunks_of(rows), families)
+    path, _ = write_version(FS, str(tmp_path), (7, None), chunks_of(rows), families)
     assert Path(path) == tmp_path / "7.zip"
     archive = decode(Path(path).read_bytes(), path)
     assert dict(archive.families) == families

@@ -1,0 +1,119 @@
+"""The verbs that write a whole new state: fork, and what else the engine does on the way."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TypedDict, Unpack
+
+from hdfsstore.errors import RepairError
+from hdfsstore.fs.location import Location, shown_location
+from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair.limits import Limits, Progress, silent
+from hdfsstore.repair.new_checkpoint import NewCheckpoint
+from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.rewrite import Rewrite
+from hdfsstore.repair.source import Source
+
+_FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+class Options(TypedDict, total=False):
+    """What all of these verbs take.
+
+    Attributes:
+        batch_id: a committed batch; the newest by default.
+        keep_query_id: the new checkpoint has the query id of the source.
+        drop_begun: a batch that was begun and is not committed is left out. Its rows are planned anew.
+        keep_begun: such a batch is begun in the new checkpoint, too, with the same offsets.
+        dry_run: nothing is written; the plan is returned.
+        storage_options, to_storage_options: how the checkpoint and the new one are reached, as Checkpoint takes them.
+        limits: what the work may take.
+        progress: is told how far it is.
+    """
+
+    batch_id: int | None
+    keep_query_id: bool
+    drop_begun: bool
+    keep_begun: bool
+    dry_run: bool
+    storage_options: StorageOptions | None
+    to_storage_options: StorageOptions | None
+    limits: Limits
+    progress: Progress
+
+
+def fork(location: Location, to: Location, **options: Unpack[Options]) -> Plan:
+    """Writes a whole new checkpoint at one batch, to try things on or to start a second query.
+
+    Args:
+        location: the checkpoint, which is only read. Its query may run.
+        to: the new checkpoint: a folder that is empty or missing.
+        options: see Options.
+
+    Returns:
+        A Report; with dry_run the Plan.
+
+    Raises:
+        RepairError: a batch was begun, and nothing says what to do about it; or there are files at `to`.
+        StateStoreError: the source is damaged, or a storage fails.
+    """
+    return _to_new("fork", location, to, options)
+
+
+def _to_new(verb: str, location: Location, to: Location, options: Options) -> Plan:
+    started = time.monotonic()
+    source = Source.open(location, options.get("batch_id"), options.get("storage_options"))
+    keep = _kept(source, options)
+    new = NewCheckpoint(source, to, options.get("to_storage_options"))
+    work = Rewrite(source, options.get("limits", Limits()), options.get("progress", silent))
+    plan = Plan(verb, source.path, source.batch_id, shown_location(to), work.plan())
+    plan.conf = {name: (source.conf.get(name), value) for name, value in work.conf_changes.items()}
+    plan.notes = list(_notes(source, options))
+    if any(state.unique_ids for state in source.states):
+        plan.session = {_FORMAT_VERSION: "2"}
+    if options.get("dry_run"):
+        work.count(plan.operators)
+        plan.disk_bytes = sum(store.bytes_in or 0 for operator in plan.operators for store in operator.stores)
+        return plan
+    plan.files = new.write(
+        lambda fs, path, version: work.write(fs, path, version, plan.operators),
+        query_id=source.query_id if options.get("keep_query_id") else str(uuid.uuid4()),
+        conf=work.conf_changes,
+        partitions=None,
+        keep=keep,
+    )
+    return Report(
+        **{name: getattr(plan, name) for name in Plan.__slots__}, seconds=time.monotonic() - started, verified=True
+    )
+
+
+def _kept(source: Source, options: Options) -> tuple[int, ...]:
+    """The begun batches that are kept. Raises RepairError unless it is clear what to do about them."""
+    drop, keep = options.get("drop_begun", False), options.get("keep_begun", False)
+    if drop and keep:
+        raise RepairError("a batch that was begun is either dropped or kept, not both")
+    begun = source.begun if source.batch_id == source.latest else ()
+    if begun and not drop and not keep:
+        raise RepairError(
+            f"batch {begun[-1]} was begun and is not committed",
+            source.path,
+            remedy="Give --drop-begun to have its rows planned anew (a sink that goes by batch ids may get them "
+            "twice), or --keep-begun to let Spark run it again with the same offsets",
+        )
+    return begun if keep else ()
+
+
+def _notes(source: Source, options: Options) -> list[str]:
+    notes = []
+    if options.get("keep_query_id"):
+        notes.append(
+            "Both checkpoints have the same query id: a sink that goes by query id and batch, such as Delta's, takes a "
+            "batch of one query for the same batch of the other"
+        )
+    if source.begun and source.batch_id == source.latest and options.get("drop_begun"):
+        notes.append(
+            f"Batch {source.begun[-1]} is dropped: a sink that goes by batch ids may have its rows already, and skips "
+            "the new batch of that number"
+        )
+    return notes

@@ -1,0 +1,125 @@
+"""Queries that run whole, once for all tests, and copies of their checkpoints as if they had been stopped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from hdfsstore import Checkpoint
+from hdfsstore.codecs.records import RecordChunk
+from tests.data.generate import cases, rocksdb_cases, transform_cases  # noqa: F401 - they register their cases
+from tests.data.generate.case import CASES, Inputs, Query
+from tests.support.rows import counted
+
+Outputs = dict[int, Counter[str]]
+States = dict[tuple[int, str], Counter[str]]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A query that was never stopped.
+
+    Attributes:
+        query: the query, which may be started on other checkpoints.
+        confs: that it needs.
+        checkpoint: its checkpoint.
+        outputs: the rows that each batch gave.
+    """
+
+    query: Query
+    confs: Mapping[str, str]
+    checkpoint: Path
+    outputs: Outputs
+
+    def stopped(self, batch_id: int, to: Path) -> Path:
+        """A copy of the checkpoint in which this batch is the last one that was begun."""
+        shutil.copytree(self.checkpoint, to)
+        for path in [*to.glob("offsets/*"), *to.glob("commits/*"), *to.glob("sources/*/*")]:
+            named = re.fullmatch(r"\.?(\d+)(\.crc)?", path.name)
+            if named and int(named[1]) > batch_id:
+                path.unlink()
+        return to
+
+    def goes_on(self, spark: SparkSession, checkpoint: Path, confs: Mapping[str, str] | None = None) -> Outputs:
+        """Starts the query on a checkpoint. Returns the rows of each batch, until there is no input left."""
+        with configured(spark, {**self.confs, **(confs or {})}):
+            return run(self.query, checkpoint)
+
+
+class Wholes:
+    """Runs each case of tests/data/generate when it is asked for first."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._ran: dict[str, Whole] = {}
+
+    def __getitem__(self, name: str) -> Whole:
+        if name not in self._ran:
+            case, folder = CASES[name], self._folder / name
+            with configured(self._spark, case.confs):
+                query = case.build(Inputs(self._spark, folder / "input"))
+                outputs = run(query, folder / "checkpoint")
+            self._ran[name] = Whole(query, case.confs, folder / "checkpoint", outputs)
+        return self._ran[name]
+
+
+@contextmanager
+def configured(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for a while."""
+    before = {name: spark.conf.get(name, None) for name in confs}
+    for name, value in confs.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def run(query: Query, checkpoint: Path) -> Outputs:
+    """The rows that each batch gives, until there is no input left."""
+    outputs: Outputs = {}
+
+    def sink(batch: DataFrame, batch_id: int) -> None:
+        outputs[batch_id] = counted(batch.toArrow())
+
+    writer = query.frame.writeStream.foreachBatch(sink).outputMode(query.mode)
+    running = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    running.awaitTermination()
+    return outputs
+
+
+def states(checkpoint: Path, batch_id: int | None = None) -> States:
+    """The rows of every store after a batch, wherever they lie. Those of stores with families are raw bytes."""
+    opened = Checkpoint(checkpoint)
+    found: States = {}
+    for operator in opened.operators:
+        state = opened.operator_state(operator.operator_id, batch_id)
+        for store in state.operator.stores:
+            where = operator.operator_id, store.name
+            if not store.has_families:
+                found[where] = counted(opened.read_state(*where, batch_id).drop_columns("partition_id"))
+                continue
+            found[where] = Counter()
+            for partition_id in store.partition_ids:
+                for chunk in state.files(store, partition_id).stream(state.version, RecordChunk.copy):
+                    found[where].update(map(repr, _raw(chunk)))
+    return found
+
+
+def _raw(chunk: RecordChunk) -> Iterator[tuple[bytes, bytes]]:
+    spans = [memoryview(each).cast("B").cast("i") for each in (chunk.keys, chunk.values)]
+    for i in range(len(chunk)):
+        key, value = (bytes(chunk.data[s[2 * i] : s[2 * i] + s[2 * i + 1]]) for s in spans)
+        yield key, value

@@ -1,0 +1,123 @@
+"""fork on the checkpoints that Sparks left: the rows of a batch, alone and whole, in a new checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hdfsstore import Checkpoint
+from hdfsstore.errors import RepairError, UnsupportedVersionError
+from hdfsstore.repair.limits import Limits
+from hdfsstore.repair.plan import Report
+from hdfsstore.repair.verbs import fork
+from tests.support.truth import DATA, Case, cases, few_cases
+from tests.unit.repair.states import raw_rows
+
+SPARK = DATA / "spark-4.3.0"
+UNFINISHED = SPARK / "unfinished_batch" / "checkpoint"
+
+
+@pytest.mark.parametrize("case", few_cases(cases()), ids=str)
+def test_the_rows_are_the_same(case: Case, tmp_path: Path) -> None:
+    report = fork(case.checkpoint, tmp_path / "new", drop_begun=True)
+    assert isinstance(report, Report)
+    rows = raw_rows(case.checkpoint)
+    assert raw_rows(tmp_path / "new") == rows
+    counts = [store.rows_out for operator in report.operators for store in operator.stores]
+    assert sum(count or 0 for count in counts) == sum(each.total() for each in rows.values())
+    old, new = Checkpoint(case.checkpoint), Checkpoint(tmp_path / "new")
+    assert [(o.operator_id, o.name, [s.name for s in o.stores]) for o in new.operators] == [
+        (o.operator_id, o.name, [s.name for s in o.stores]) for o in old.operators
+    ]
+    batch, copied = old.batch(old.latest_batch_id), new.batch(new.latest_batch_id)
+    assert (copied.conf, copied.offsets, copied.watermark_ms) == (batch.conf, batch.offsets, batch.watermark_ms)
+    assert new.query_id != old.query_id
+    assert not list((tmp_path / "new").rglob("*.tmp"))
+
+
+def test_an_older_batch(tmp_path: Path) -> None:
+    fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new", batch_id=1, keep_query_id=True)
+    new = Checkpoint(tmp_path / "new")
+    assert [batch.batch_id for batch in new.batches] == [0, 1]
+    assert new.latest_batch_id == 1
+    assert new.query_id == Checkpoint(SPARK / "aggregation" / "checkpoint").query_id
+    assert raw_rows(tmp_path / "new") == raw_rows(SPARK / "aggregation" / "checkpoint", 1)
+
+
+def test_paths_of_schemas_lead_into_the_new_checkpoint(tmp_path: Path) -> None:
+    fork(SPARK / "transform_unique_ids" / "checkpoint", tmp_path / "new")
+    content = (tmp_path / "new/state/0/_metadata/v2/0").read_text().split("\n")[1]
+    (schema,) = json.loads(content)["stateStoreInfo"][0]["stateSchemaFilePaths"]
+    assert schema.startswith(f"file:{tmp_path}/new/state/0/_stateSchema/default/0_")
+    assert Path(schema.removeprefix("file:")).is_file()
+
+
+def test_a_begun_batch_needs_a_word(tmp_path: Path) -> None:
+    with pytest.raises(RepairError, match=r"batch 3 was begun.*--drop-begun"):
+        fork(UNFINISHED, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    fork(UNFINISHED, tmp_path / "dropped", drop_begun=True)
+    fork(UNFINISHED, tmp_path / "kept", keep_begun=True)
+    fork(UNFINISHED, tmp_path / "older", batch_id=1)
+    assert [
+        sorted(p.name for p in (tmp_path / name / "offsets").iterdir()) for name in ("dropped", "kept", "older")
+    ] == [
+        ["1", "2"],
+        ["1", "2", "3"],
+        ["0", "1"],
+    ]
+    with pytest.raises(RepairError, match="not both"):
+        fork(UNFINISHED, tmp_path / "both", drop_begun=True, keep_begun=True)
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "file").write_text("mine")
+    with pytest.raises(RepairError, match="nothing is written over"):
+        fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+    copy = shutil.copytree(SPARK / "aggregation" / "checkpoint", tmp_path / "source")
+    with pytest.raises(RepairError, match="lie in its source"):
+        fork(copy, copy / "new")
+
+
+def test_a_dry_run_only_counts(tmp_path: Path) -> None:
+    plan = fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new", dry_run=True)
+    assert not isinstance(plan, Report)
+    assert not (tmp_path / "new").exists()
+    rows = raw_rows(SPARK / "aggregation" / "checkpoint")
+    (store,) = plan.operators[0].stores
+    assert store.rows_in == sum(each.total() for each in rows.values())
+    assert store.bytes_in == sum(len(k) + len(v) for each in rows.values() for k, v in each.elements())
+    assert plan.disk_bytes == store.bytes_in
+
+
+def test_a_killed_run_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SPARK / "rocksdb_unique_ids" / "checkpoint"
+    with monkeypatch.context() as patch:
+        patch.setattr("hdfsstore.repair.new_checkpoint.with_unique_ids", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fork(source, tmp_path / "new")
+    with pytest.raises(UnsupportedVersionError):
+        Checkpoint(tmp_path / "new").latest_batch_id  # noqa: B018 - Spark does not start from it either
+    left = {path.name for path in (tmp_path / "new").rglob("*.zip")}
+    assert left
+    fork(source, tmp_path / "new")
+    assert raw_rows(tmp_path / "new") == raw_rows(source)
+    assert not left & {path.name for path in (tmp_path / "new").rglob("*.zip")}
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_aggregation", "transform_structures"])
+def test_rows_that_do_not_fit_into_the_memory(case: str, tmp_path: Path) -> None:
+    source = SPARK / case / "checkpoint"
+    (tmp_path / "spill").mkdir()
+    fork(source, tmp_path / "new", limits=Limits(memory=1, tmp=str(tmp_path / "spill")))
+    assert raw_rows(tmp_path / "new") == raw_rows(source)
+    assert not list((tmp_path / "spill").iterdir())
