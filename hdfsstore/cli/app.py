@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
 from hdfsstore.cli import diff, history, inspect, read, sql
+from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
 
@@ -22,18 +23,34 @@ class _Commands(TyperGroup):
         except BrokenPipeError:
             raise  # typer ends quietly when the reader of a pipe is gone.
         except (StateStoreError, OSError) as error:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"Error: {error}", "red"))
+            STDERR.print(Text(f"Error: {error}", "red"), highlight=False, soft_wrap=True)
             raise typer.Exit(1) from error
 
 
 app = typer.Typer(
     cls=_Commands,
-    help="Looks into the checkpoint of a Spark Structured Streaming query, without Spark.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hdfsstore {version('hdfsstore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _of_all(
+    _: Annotated[
+        bool, typer.Option("--version", "-V", help="Show the release and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Looks into the checkpoint of a Spark Structured Streaming query, without Spark."""
+
+
 app.command()(inspect.inspect)
 app.command()(read.read)
 app.command()(sql.sql)

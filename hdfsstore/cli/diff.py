@@ -11,7 +11,8 @@ import typer
 
 from hdfsstore import BatchNotAvailableError, Checkpoint
 from hdfsstore.cli import options
-from hdfsstore.cli.output import Format, choose_format, note, numbered, write_rows
+from hdfsstore.cli.output import choose_format, note, numbered, write_rows
+from hdfsstore.cli.output_file import Format
 from hdfsstore.cli.progress import rows_counted
 from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import from_arrow_schema
@@ -79,9 +80,10 @@ def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: in
 
     after = _single(written["value"])
 
+    partitions = len(checkpoint.operator(operator_id).store(store_name).partition_ids)
     places, values_before = [pa.array([], pa.int32())], [pa.array([], after.type)]
     with checkpoint.open_state(operator_id, store_name, start) as state:
-        for batch in rows_counted(state, f"Batch {start}"):
+        for batch in rows_counted(state, f"Batch {start}", partitions):
             place = pc.index_in(keys.encode(batch["key"]), value_set=written_keys)
             places.append(place.drop_null())
             values_before.append(batch["value"].filter(place.is_valid()))

@@ -51,6 +51,14 @@ def history(
     ],
     operator: options.OperatorId = 0,
     store: options.StoreName = "default",
+    start: Annotated[
+        int | None, typer.Option("--from", help="Begin with this batch.", min=0, show_default=False)
+    ] = None,
+    end: Annotated[int | None, typer.Option("--to", help="End with this batch.", min=0, show_default=False)] = None,
+    changes_only: Annotated[bool, typer.Option(help="Leave out batches that did not change the value.")] = False,
+    limit: Annotated[
+        int, typer.Option(help="Show at most this many rows; 0 means all.", min=0, show_default=False)
+    ] = 0,
     json: options.Json = False,
     option_file: options.OptionFile = None,
 ) -> None:
@@ -63,18 +71,24 @@ def history(
         raise typer.BadParameter(str(error), param_hint="--key") from None
     story = _Story(checkpoint, *found, pattern)
     times = {batch.batch_id: batch.timestamp_ms for batch in checkpoint.batches if batch.committed}
+    first, last = start or 0, max(times, default=0) if end is None else end
+    times = {batch_id: at for batch_id, at in times.items() if first <= batch_id <= last}
+    if not times:
+        raise typer.BadParameter(f"the checkpoint keeps no batch from {first} to {last}")
     entries = [entry for batch_id in counted(times, "Batches", len(times)) for entry in story.read(batch_id)]
     if story.unavailable:
-        last = max(story.unavailable)
+        newest = max(story.unavailable)
         if len(story.unavailable) == len(times):
-            raise story.unavailable[last]
-        why = f"of batch {last}: {story.unavailable[last]}"
+            raise story.unavailable[newest]
+        why = f"of batch {newest}: {story.unavailable[newest]}"
         note(f"The state of batch {_ranges(list(story.unavailable))} cannot be read; {why}")
     if not entries:
         note("None of the batches that are kept has such a key.")
         return
+    if changes_only:
+        entries = [entry for entry in entries if entry.change]
     entries.sort(key=lambda entry: (entry.key_text, entry.batch_id))
-    write_rows(*numbered(*_as_rows(entries, times)), choose_format(None, json, None))
+    write_rows(*numbered(*_as_rows(entries, times)), choose_format(None, json, None), limit=limit)
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[
     """Rows by partition and column family."""
     counts: Counter[tuple[int, str]] = Counter()
     with checkpoint.open_state(operator.operator_id, store.name) as state:
-        for batch in rows_counted(state, f"Counting {store.name} of operator {operator.operator_id}"):
+        for batch in rows_counted(state, _counting(store), len(store.partition_ids)):
             for count in pc.value_counts(batch["partition_id"]):
                 counts[count["values"].as_py(), DEFAULT_FAMILY] += count["counts"].as_py()
     return counts
@@ -218,9 +218,13 @@ def _count_families(state: OperatorState, store: Store) -> Counter[tuple[int, st
     return Counter(
         {
             (number, name): sum(state.reader(store, number, name).stream(state.version, len))
-            for number, name in counted(places, f"Counting {store.name} of operator {store.operator_id}", len(places))
+            for number, name in counted(places, _counting(store), len(places))
         }
     )
+
+
+def _counting(store: Store) -> str:
+    return f"Counting {store.name} of operator {store.operator_id}"
 
 
 def _fields(struct: StructType) -> Fields:

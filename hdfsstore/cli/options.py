@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import typer
 
 from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store, UnsupportedProviderError
 from hdfsstore.cli.option_file import read_options
-from hdfsstore.cli.output import TABLE_ROWS, Format, note
+from hdfsstore.cli.output import TABLE_ROWS, note
+from hdfsstore.cli.output_file import Format
+
+
+class Side(StrEnum):
+    value: Literal["left", "right"]
+
+    LEFT = "left"
+    RIGHT = "right"
+
 
 Location = Annotated[
     str, typer.Argument(metavar="PATH", help="The query's checkpoint: a folder or a URI.", show_default=False)
@@ -20,6 +30,10 @@ StoreName = Annotated[str, typer.Option("--store", help="Name of the state store
 BatchId = Annotated[
     int | None,
     typer.Option("--batch", help="Show the state after this batch; by default the newest committed one.", min=0),
+]
+JoinSide = Annotated[
+    Side | None,
+    typer.Option(help="Show the rows that this side of a stream-stream join has buffered.", show_default=False),
 ]
 RowFormat = Annotated[
     Format | None,
@@ -34,8 +48,11 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Write to this file, which appears when it is complete.",
+        help="Write to this file, which appears when it is complete; - is stdout. A name that ends in .gz or .zst is "
+        "compressed (csv and json).",
         dir_okay=False,
+        allow_dash=True,
+        callback=lambda path: None if path == Path("-") else path,
         show_default=False,
     ),
 ]
@@ -87,6 +104,12 @@ def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tup
     ]
     listed = "; there are " + ", ".join(there) if there else "; this checkpoint has no state"
     raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}")
+
+
+def suggest_join_side(checkpoint: Checkpoint, operator_id: int, state_var: str | None) -> None:
+    """Says of a join's own stores that there is a better way to look at them."""
+    if state_var is None and checkpoint.operator(operator_id).name == "symmetricHashJoin":
+        note("These are the rows of one of the join's own stores. --join-side left or right shows what a side buffers.")
 
 
 def key_schema(store: Store) -> pa.Schema:

@@ -1,17 +1,14 @@
 """Writes record batches to a terminal, a pipe or a file: table, csv, json, parquet, arrow.
 
-A file gets its name when it is complete. CSV is written here, because the csv module of Python 3.11
+CSV is written here, because the csv module of Python 3.11
 writes null and the empty string alike, and Arrow's writer quotes every text.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -24,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hdfsstore.cli.output_file import BINARY, Format, format_of, opened
 from hdfsstore.cli.parquet import storable, store
+from hdfsstore.cli.progress import STDERR
 from hdfsstore.cli.values import is_number, json_texts, texts
 from hdfsstore.conditions.names import renamed, unique_names, with_names
 
@@ -32,36 +31,18 @@ TABLE_ROWS = 20
 _TO_QUOTE = re.compile('[,"\r\n]')
 
 
-class Format(StrEnum):
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-
-
-_BY_SUFFIX = {
-    ".csv": Format.CSV,
-    ".json": Format.JSON,
-    ".jsonl": Format.JSON,
-    ".ndjson": Format.JSON,
-    ".parquet": Format.PARQUET,
-    ".arrow": Format.ARROW,
-    ".feather": Format.ARROW,
-}
-
-
 def note(text: str) -> None:
     """Prints a remark on stderr, apart from the rows."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, "dim"))
+    STDERR.print(Text(text, "dim"), highlight=False, soft_wrap=True)
 
 
 def choose_format(format: Format | None, json: bool, output: Path | None) -> Format:
-    """The format of the options, else that of the file's name, else a table. Raises BadParameter."""
+    """The format of the options, else that of the file's name; a table on stdout. Raises BadParameter."""
     if json and format not in (None, Format.JSON):
         raise typer.BadParameter(f"--json and --format {format} exclude each other")
-    chosen = Format.JSON if json else format or (_BY_SUFFIX.get(output.suffix) if output else None) or Format.TABLE
-    if chosen in (Format.PARQUET, Format.ARROW) and output is None and sys.stdout.isatty():
+    given = Format.JSON if json else format
+    chosen = format_of(output, given) if output else given or Format.TABLE
+    if chosen in BINARY and output is None and sys.stdout.isatty():
         raise typer.BadParameter(f"{chosen} is binary: write it to a file with -o, or into a pipe")
     return chosen
 
@@ -85,7 +66,7 @@ def write_rows(
 ) -> None:
     """Writes at most `limit` rows (0 = all). Says on stderr if there are more."""
     rows = _Limited(batches, limit)
-    with _opened(output) as file:
+    with opened(output) as file:
         _WRITERS[format](schema, rows, file)
     if rows.cut:
         note(f"The first {limit:,} rows; --limit 0 shows all.")
@@ -113,33 +94,21 @@ class _Limited:
             yield batch
 
 
-@contextmanager
-def _opened(output: Path | None) -> Iterator[IO[bytes]]:
-    if output is None:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("xb") as file:
-            yield file
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def _columns(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
-    """The columns under their full names. The structs key and value are split into their fields."""
-    columns = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if pa.types.is_struct(column.type):
-            columns += [
-                (f"{name}.{field.name}", child) for field, child in zip(column.type, column.flatten(), strict=True)
-            ]
+    """The columns under their full names, as conditions have them. Structs are split into their fields."""
+    return [
+        leaf
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for leaf in (_leaves(name, column) if pa.types.is_struct(column.type) else [(name, column)])
+    ]
+
+
+def _leaves(name: str, column: pa.StructArray) -> Iterator[tuple[str, pa.Array]]:
+    for field, child in zip(column.type, column.flatten(), strict=True):
+        if pa.types.is_struct(field.type) and field.type.num_fields:
+            yield from _leaves(f"{name}.{field.name}", child)
         else:
-            columns.append((name, column))
-    return columns
+            yield f"{name}.{field.name}", child
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

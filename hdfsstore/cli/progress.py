@@ -11,6 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 
 T = TypeVar("T")
 
+# Notes and bars go through the same console, so that a note never shares a line with a bar.
+STDERR = Console(stderr=True)
+
 
 def counted(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
     """Yields the items, and counts them in a bar."""
@@ -18,16 +21,24 @@ def counted(items: Iterable[T], what: str, total: int | None = None) -> Iterator
         yield from bar.track(items, total=total, description=what)
 
 
-def rows_counted(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
-    """Yields the batches, and counts their rows. The total is unknown."""
-    with _progress(TextColumn("{task.completed:,} rows")) as bar:
-        task = bar.add_task(what, total=None)
+def rows_counted(batches: Iterable[pa.RecordBatch], what: str, partitions: int) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of a store, and counts their rows. The bar counts the partitions that have begun.
+
+    Args:
+        batches: with the column partition_id.
+        partitions: how many there are.
+    """
+    begun: set[int] = set()
+    rows = 0
+    with _progress(TextColumn("{task.completed} of {task.total} partitions, {task.fields[rows]:,} rows")) as bar:
+        task = bar.add_task(what, total=partitions, rows=0)
         for batch in batches:
             yield batch
-            bar.advance(task, batch.num_rows)
+            rows += batch.num_rows
+            begun.update(batch["partition_id"].unique().to_pylist())
+            bar.update(task, completed=len(begun), rows=rows)
 
 
 def _progress(count: ProgressColumn) -> Progress:
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=STDERR, transient=True, disable=not STDERR.is_terminal)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from hdfsstore.cli import options
@@ -13,22 +15,12 @@ from hdfsstore.cli.progress import rows_counted
 from hdfsstore.conditions.fields import ConditionError
 
 
-class JoinSide(StrEnum):
-    value: Literal["left", "right"]
-
-    LEFT = "left"
-    RIGHT = "right"
-
-
 def read(
     path: options.Location,
     operator: options.OperatorId = 0,
     store: options.StoreName = "default",
     batch: options.BatchId = None,
-    join_side: Annotated[
-        JoinSide | None,
-        typer.Option(help="Show the rows that this side of a stream-stream join has buffered.", show_default=False),
-    ] = None,
+    join_side: options.JoinSide = None,
     state_var: Annotated[
         str | None,
         typer.Option(help="Show this state variable of transformWithState.", show_default=False),
@@ -59,21 +51,35 @@ def read(
     chosen = choose_format(format, json, output)
     checkpoint = options.open_checkpoint(path, option_file)
     if join_side is None:
-        options.find_store(checkpoint, operator, store)
+        partitions = options.find_store(checkpoint, operator, store)[1].partition_ids
+        options.suggest_join_side(checkpoint, operator, state_var)
+    else:
+        partitions = checkpoint.operator(operator, batch).stores[0].partition_ids
+    open_state = partial(
+        checkpoint.open_state,
+        operator,
+        store,
+        checkpoint.latest_batch_id if batch is None else batch,
+        None if join_side is None else join_side.value,
+        state_var=state_var,
+        flatten_collections=flatten_collections,
+        read_registered_timers=timers,
+        where=where,
+    )
+    most = options.rows_limit(limit, chosen)
     try:
-        state = checkpoint.open_state(
-            operator,
-            store,
-            batch,
-            None if join_side is None else join_side.value,
-            state_var=state_var,
-            flatten_collections=flatten_collections,
-            read_registered_timers=timers,
-            where=where,
-        )
+        state = open_state()
     except ConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--where") from None
     with state:
+        found = _in_order(open_state, partitions) if most else state
         quiet = streams_to_terminal(chosen, output)
-        schema, rows = numbered(state.schema, state if quiet else rows_counted(state, "Reading"))
-        write_rows(schema, rows, chosen, output, options.rows_limit(limit, chosen))
+        schema, rows = numbered(state.schema, found if quiet else rows_counted(found, "Reading", len(partitions)))
+        write_rows(schema, rows, chosen, output, most)
+
+
+def _in_order(open_state: Callable[..., pa.RecordBatchReader], partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The rows of one partition after the other, so that the first of them are the same ones each time."""
+    for partition_id in partitions:
+        with open_state(partitions=[partition_id]) as state:
+            yield from state

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import re
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
 
-from hdfsstore import Checkpoint, StateStoreError
+from hdfsstore import StateStoreError
 from hdfsstore.cli import options
-from hdfsstore.cli.output import choose_format, numbered, write_rows
-from hdfsstore.cli.progress import counted
+from hdfsstore.cli.output import choose_format, note, numbered, write_rows
+from hdfsstore.cli.output_file import Format
+from hdfsstore.cli.sql_prompt import interruptible, statements
+from hdfsstore.cli.sql_tables import Tables
 
 
 def sql(
     path: options.Location,
     query: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Each store is a table: `state` is the default store of operator 0, every other store is "
-            "`state_<operator>_<store>`. The columns are key, value and partition_id.",
+            "`state_<operator>_<store>`, and `state_at_3` is `state` after batch 3. The columns are key, value and "
+            "partition_id. With - the query comes from stdin; without a query there is a prompt.",
             show_default=False,
         ),
-    ],
+    ] = None,
     batch: options.BatchId = None,
     limit: options.Limit = None,
     format: options.RowFormat = None,
@@ -35,38 +39,52 @@ def sql(
     duckdb = _duckdb()
     chosen = choose_format(format, json, output)
     checkpoint = options.open_checkpoint(path, option_file)
-    stores = {
-        table_name(operator.operator_id, store.name): (operator.operator_id, store.name)
-        for operator in checkpoint.operators
-        for store in operator.stores
-    }
     with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
         connection.execute("set timezone = 'UTC'")
+        run = _Runner(connection, Tables(connection, checkpoint, batch), chosen, output, limit)
+        if query is None and sys.stdin.isatty():
+            _prompt(run, duckdb.Error)
+            return
         try:
-            names = {name.lower() for name in connection.get_table_names(query)}
-            for name in counted(sorted(names & stores.keys()), "Reading tables"):
-                connection.register(name, _table(checkpoint, *stores[name], batch))
-            result = connection.sql(query)
-            if result is None:  # DuckDB 1 returns None for a statement without rows.
+            if not run(sys.stdin.read() if query in (None, "-") else query):
                 raise typer.BadParameter("the query gives no rows; write a select", param_hint="QUERY")
-            reader = pa.RecordBatchReader.from_stream(result)
-            write_rows(*numbered(reader.schema, reader), chosen, output, options.rows_limit(limit, chosen))
         except duckdb.Error as error:
-            listed = f"The tables are {', '.join(stores)}." if stores else "This checkpoint has no state."
-            raise typer.BadParameter(f"{error}\n{listed}", param_hint="QUERY") from None
+            raise typer.BadParameter(f"{error}\n{run.tables.described}", param_hint="QUERY") from None
 
 
-def table_name(operator_id: int, store_name: str) -> str:
-    """The name of a store's table: state, state_1_default, state_0_left_keytonumvalues."""
-    if (operator_id, store_name) == (0, "default"):
-        return "state"
-    return f"state_{operator_id}_{re.sub(r'[^0-9a-z]+', '_', store_name.lower())}"
+class _Runner:
+    """Runs statements, and writes their rows."""
+
+    def __init__(self, connection: Any, tables: Tables, format: Format, output: Path | None, limit: int | None) -> None:
+        self.tables = tables
+        self._connection = connection
+        self._format = format
+        self._output = output
+        self._limit = options.rows_limit(limit, format)
+
+    def __call__(self, query: str) -> bool:
+        """Whether the statement gives rows. Raises duckdb.Error."""
+        self.tables.prepare(query)
+        return interruptible(self._connection, lambda: self._run(query))
+
+    def _run(self, query: str) -> bool:
+        result = self._connection.sql(query)
+        if result is None:  # DuckDB 1 returns None for a statement without rows.
+            return False
+        reader = pa.RecordBatchReader.from_stream(result)
+        write_rows(*numbered(reader.schema, reader), self._format, self._output, self._limit)
+        return True
 
 
-def _table(checkpoint: Checkpoint, operator_id: int, store_name: str, batch_id: int | None) -> pa.Table:
-    state = checkpoint.read_state(operator_id, store_name, batch_id)
-    schema, batches = numbered(state.schema, state.to_batches())
-    return pa.Table.from_batches(batches, schema)
+def _prompt(run: _Runner, query_error: type[Exception]) -> None:
+    note(f"{run.tables.described} A statement ends with ; and Ctrl-D ends the session.")
+    for statement in statements():
+        try:
+            run(statement)
+        except (query_error, StateStoreError, OSError) as error:
+            note(f"Error: {error}")
+        except KeyboardInterrupt:
+            note("Interrupted.")
 
 
 def _duckdb() -> Any:

@@ -143,6 +143,14 @@ def _open(location: StorageLocation) -> tuple[FileManager, str]:
     place = fsspec_place(uri, scheme_of(uri) or "") if _UNKNOWN_TO_ARROW in why else None
     if place is not None:
         return clients.shared(place.key, lambda: ArrowFileManager(place.connect())), _trimmed(place.path)
+    why = why.partition("\n")[0]  # the rest has every place where a library was looked for
+    if "libjvm" in why or "libhdfs" in why:
+        raise StateStoreError(
+            f"this scheme needs Hadoop's own client: {why}",
+            shown(uri),
+            remedy="Set HADOOP_HOME or ARROW_LIBHDFS_DIR, JAVA_HOME and CLASSPATH, or give a URI of hdfs, which "
+            "hdfs-native opens too (docs/hdfs.md)",
+        )
     raise StateStoreError(
         f"pyarrow cannot open this URI: {why}",
         shown(uri),

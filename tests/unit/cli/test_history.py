@@ -139,3 +139,15 @@ def test_column_families_are_refused_by_name(run: Run) -> None:
     said = " ".join(run("history", checkpoint("transform_with_state"), "--key", "{}", exit_code=1).err.split())
     assert "this store has column families" in said
     assert "--state-var" in said
+
+
+def test_a_range_of_batches_and_changes_only(run: Run) -> None:
+    arguments = ["history", checkpoint("aggregation"), "--key", '{"k": "Zürich"}', "--json"]
+    every = run(*arguments).lines
+    assert run(*arguments, "--changes-only").lines == [line for line in every if line["change"]] != every
+    some = run(*arguments, "--from", 2, "--to", 3).lines
+    assert [(line["batch_id"], line["change"]) for line in some] == [(2, ""), (3, "changed")]
+    ran = run(*arguments, "--limit", 1)
+    assert ran.lines == every[:1]
+    assert "The first 1 rows" in ran.err
+    assert "keeps no batch from 77" in run(*arguments, "--from", 77, exit_code=2).err

@@ -1,6 +1,8 @@
+import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ from typer.main import get_command
 from hdfsstore.cli.app import app
 from tests.unit.cli.conftest import Run, checkpoint
 
+PAGE = Path(__file__).parents[3] / "docs/cli.md"
+
 
 def hdfsstore(*arguments: object, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = ["-m", "hdfsstore.cli"] if code is None else ["-c", code]
+    command = ["-m", "hdfsstore"] if code is None else ["-c", code]
     return subprocess.run([sys.executable, *command, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
@@ -22,7 +26,7 @@ def test_help_names_the_commands(run: Run) -> None:
 
 
 def test_the_page_names_every_option_of_each_command() -> None:
-    page = (Path(__file__).parents[3] / "docs/cli.md").read_text("utf-8")
+    page = PAGE.read_text("utf-8")
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     commands = {name: command.params for name, command in group.commands.items()}
@@ -61,6 +65,81 @@ def test_says_which_extra_brings_the_command(missing: str) -> None:
 
 
 def test_a_reader_of_the_pipe_that_goes_is_no_error() -> None:
-    command = f"{sys.executable} -m hdfsstore.cli read {checkpoint('aggregation')} --json | head -c 1"
+    command = f"{sys.executable} -m hdfsstore read {checkpoint('aggregation')} --json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr.count("Traceback")) == ("{", 0)
+
+
+def test_version() -> None:
+    for option in ("--version", "-V"):
+        ran = hdfsstore(option)
+        assert (ran.returncode, ran.stdout) == (0, f"hdfsstore {version('hdfsstore')}\n")
+
+
+def test_h_is_help_of_every_command(run: Run) -> None:
+    assert run("-h").out == run("--help").out
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name in group.commands:
+        assert run(name, "-h").out == run(name, "--help").out != ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completes_commands_in_a_shell(shell: str) -> None:
+    environment = {
+        **os.environ,
+        "_HDFSSTORE_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "hdfsstore in",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "hdfsstore in",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-c", "from hdfsstore.cli import main; main()"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "inspect" in ran.stdout
+    assert "history" not in ran.stdout
+
+
+def page(heading: str) -> str:
+    return PAGE.read_text("utf-8").split(f"\n### {heading}\n")[1].split("\n#")[0]
+
+
+def test_exit_statuses_are_those_of_the_page(run: Run) -> None:
+    there = checkpoint("aggregation")
+    assert set(re.findall(r"^\| (\d+) \|", page("Exit statuses"), re.MULTILINE)) == {"0", "1", "2", "130"}
+    run("read", there, "--where", "value.count > 1000000", exit_code=0)
+    run("history", there, "--key", '{"k": "nobody"}', exit_code=0)
+    run("read", checkpoint("nothing"), exit_code=1)
+    run("read", there, "--batch", 77, exit_code=1)
+    for wrong in (["--wher", "x"], ["--where", "nothing = 1"], ["--store", "nothing"], ["-o", "rows"]):
+        run("read", there, *wrong, exit_code=2)
+    # 130: test_sql.py
+
+
+COMMANDS = {
+    "inspect": [],
+    "read": [],
+    "sql": ["select key, value, partition_id from state"],
+    "history": ["--key", "{}"],
+    "diff": ["--from", 0, "--to", 2],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_objects_have_the_members_that_the_page_names(command: str, run: Run) -> None:
+    row = re.search(rf"^\| `{command}` \| (.*?) \|", page("JSON"), re.MULTILINE)
+    assert row is not None
+    for line in run(command, checkpoint("aggregation"), *COMMANDS[command], "--json").lines:
+        assert list(line) == re.findall(r"`(\w+)`", row[1])
+
+
+def test_json_of_inspect_on_every_level(run: Run) -> None:
+    report = run("inspect", checkpoint("aggregation"), "--json").lines[0]
+    operator = report["operators"][0]
+    store = operator["stores"][0]
+    levels = {"an operator": operator, "a store": store, "a schema": store["schemas"][0]}
+    levels["a partition"] = store["partitions"][0]
+    for name, level in levels.items():
+        row = re.search(rf"^\| `inspect`, {name} \| (.*?) \|", page("JSON"), re.MULTILINE)
+        assert row is not None
+        assert list(level) == re.findall(r"`(\w+)`", row[1]), name

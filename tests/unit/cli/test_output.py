@@ -1,4 +1,5 @@
 import csv
+import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
-from hdfsstore.cli.output import Format, choose_format, numbered, write_rows
+from hdfsstore import StateStoreError
+from hdfsstore.cli.output import choose_format, numbered, write_rows
+from hdfsstore.cli.output_file import Format
 
 VALUE = pa.StructArray.from_arrays(
     [
@@ -33,12 +36,36 @@ def written(format: Format, path: Path, rows: pa.RecordBatch = ROWS, limit: int 
 def test_csv(tmp_path: Path) -> None:
     text = written(Format.CSV, tmp_path / "rows.csv").decode()
     assert text == (
-        "value.n,value.s,value.span,value.nested\r\n"
-        '1,"a ""quoted"", one",P1Y2M3DT1S,"{""x"":[1.5]}"\r\n'
-        ',"",,\r\n'
-        '3,,PT0S,"{""x"":[]}"\r\n'
+        'value.n,value.s,value.span,value.nested.x\r\n1,"a ""quoted"", one",P1Y2M3DT1S,[1.5]\r\n,"",,\r\n3,,PT0S,[]\r\n'
     )
     assert len(list(csv.reader(io.StringIO(text)))) == 4
+
+
+@pytest.mark.parametrize(("format", "name"), [(Format.CSV, "rows.csv"), (Format.JSON, "rows.jsonl")])
+def test_text_is_compressed_where_the_name_says_so(format: Format, name: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    plain = written(format, tmp_path / "plain" / name)
+    for suffix in ("gz", "zst"):
+        (tmp_path / suffix).mkdir()
+        path = tmp_path / suffix / f"{name}.{suffix}"
+        assert choose_format(None, False, path) == format
+        packed = written(format, path)
+        read = gzip.decompress(packed) if suffix == "gz" else pa.input_stream(path, compression="zstd").read()
+        assert read == plain
+
+
+@pytest.mark.parametrize("name", ["rows", "rows.txt", "rows.gz", "rows.parquet.gz", "rows.arrow.zst"])
+def test_a_name_that_does_not_tell_the_format_is_refused(name: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"does not tell the format|compressed inside"):
+        choose_format(None, False, Path(name))
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    for output in (tmp_path / "nowhere" / "rows.csv", tmp_path / "file" / "rows.csv.gz"):
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(StateStoreError, match=rf"^{output}: the file cannot be written") as caught:
+            write_rows(ROWS.schema, [ROWS], Format.CSV, output)
+        assert ".tmp" not in str(caught.value)
 
 
 def test_json(tmp_path: Path) -> None:
@@ -159,7 +186,7 @@ def test_only_what_got_a_number_is_named(tmp_path: Path, capsys: pytest.CaptureF
         (Format.CSV, False, None, Format.CSV),
         (None, False, Path("x.parquet"), Format.PARQUET),
         (None, False, Path("x.jsonl"), Format.JSON),
-        (None, False, Path("x.txt"), Format.TABLE),
+        (Format.TABLE, False, Path("x.txt"), Format.TABLE),
         (Format.ARROW, False, Path("x.csv"), Format.ARROW),
         (Format.PARQUET, False, None, Format.PARQUET),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ CHECKPOINT = DATA / "spark-4.3.0/snapshots/checkpoint"
 def shown_on_a_terminal(*arguments: str) -> str:
     """What a run of the command writes to a stderr that is a terminal; its stdout is a pipe."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "hdfsstore.cli", *arguments]
+    command = [sys.executable, "-m", "hdfsstore", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm-256color"}
     ) as process:
@@ -51,5 +52,15 @@ def shown_on_a_terminal(*arguments: str) -> str:
 def test_a_bar_on_a_terminal_and_none_in_a_pipe(arguments: tuple[str, ...], tmp_path: Path) -> None:
     arguments = tuple(argument.replace("FOLDER", str(tmp_path)) for argument in arguments)
     assert "━" in shown_on_a_terminal(*arguments)
-    piped = subprocess.run([sys.executable, "-m", "hdfsstore.cli", *arguments], capture_output=True, check=True)
+    piped = subprocess.run([sys.executable, "-m", "hdfsstore", *arguments], capture_output=True, check=True)
     assert "━" not in piped.stderr.decode()
+
+
+@pytest.mark.thorough
+def test_a_bar_has_a_total_and_shares_no_line_with_a_note(tmp_path: Path) -> None:
+    case = DATA / "spark-4.3.0/aggregation/checkpoint"
+    shown = shown_on_a_terminal("read", str(case), "-o", str(tmp_path / "rows.parquet"))
+    assert re.search(r"of \d+ partitions, [\d,]+ rows", shown)
+    for line in re.split(r"[\r\n]", shown):
+        assert not ("━" in line and "Fields with the same name" in line)
+    assert "Fields with the same name" in shown

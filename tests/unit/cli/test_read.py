@@ -55,9 +55,13 @@ def test_json_and_csv_are_the_same_rows(run: Run) -> None:
             return json.dumps(value, separators=(",", ":"))
         return "" if value is None else str(value)
 
+    def fields(name: str, value: Any) -> dict[str, str]:
+        if not isinstance(value, dict):
+            return {name: text(value)}
+        return {full: leaf for child in value for full, leaf in fields(f"{name}.{child}", value[child]).items()}
+
     flat = [
-        {f"{part}.{name}": text(value) for part in ("key", "value") for name, value in row[part].items()}
-        | {"partition_id": str(row["partition_id"])}
+        fields("key", row["key"]) | fields("value", row["value"]) | {"partition_id": str(row["partition_id"])}
         for row in objects
     ]
     assert sorted(map(str, flat)) == sorted(map(str, records))
@@ -214,3 +218,40 @@ def test_one_key_of_a_map(run: Run) -> None:
 def test_a_state_variable_that_does_not_exist(run: Run) -> None:
     failed = run("read", checkpoint("transform_structures"), "--state-var", "no", exit_code=1)
     assert "seen, times, total" in " ".join(failed.err.split())
+
+
+@pytest.mark.parametrize("where", [[], ["--where", "value.count > 0"]], ids=["all", "where"])
+def test_a_limit_shows_the_same_rows_each_time(where: list[str], run: Run) -> None:
+    arguments = ["read", checkpoint("aggregation"), *where, "--json"]
+    limited = [run(*arguments, "--limit", limit).lines for limit in (1, 3, 3)]
+    assert limited[1] == limited[2]
+    assert limited[1][:1] == limited[0]
+    assert len(limited[1]) == 3
+    every = run(*arguments).lines
+    assert all(row in every for row in limited[1])
+
+
+def test_dash_is_stdout(run: Run) -> None:
+    arguments = ["read", checkpoint("aggregation"), "--format", "csv", "--limit", 3]
+    assert run(*arguments, "-o", "-").out == run(*arguments).out != ""
+
+
+def test_the_stores_of_a_join_suggest_its_sides(run: Run) -> None:
+    of_store = run("read", checkpoint("join_inner"), "--store", "left-keyToNumValues")
+    assert "--join-side left or right" in of_store.err
+    assert "--join-side" not in run("read", checkpoint("join_inner"), "--join-side", "left").err
+    assert "--join-side" not in run("read", checkpoint("aggregation")).err
+
+
+def test_nested_fields_have_one_name_in_all_commands(run: Run) -> None:
+    where = checkpoint("window_aggregation")
+    names = ["key.window.start", "key.window.end", "key.k", "value.count"]
+    shown = {
+        "read": run("read", where),
+        "csv": run("read", where, "--format", "csv"),
+        "history": run("history", where, "--key", "{}"),
+        "diff": run("diff", where, "--from", 0, "--to", 2),
+    }
+    assert {name: [n for n in names if n not in ran.out] for name, ran in shown.items()} == {name: [] for name in shown}
+    condition = "key.window.start >= timestamp '2024-01-01 12:12:00'"
+    assert run("read", where, "--where", condition).out

@@ -1,12 +1,16 @@
 import json
+import os
+import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from hdfsstore.cli.sql import table_name
+from hdfsstore.cli.sql_tables import table_name
 from tests.unit.cli.conftest import Run, checkpoint
 
 
@@ -66,7 +70,7 @@ def test_a_query_without_tables_reads_no_state(run: Run) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select * from stat", "The tables are state."),
+        ("select * from stat", "The tables are state; state_at_3 is"),
         ("select nothing from state", "nothing"),
         ("selec", "Parser Error"),
         ("", "Expected a single statement"),
@@ -88,3 +92,91 @@ def test_says_which_extra_brings_duckdb() -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "pip install 'hdfsstore[sql]'" in ran.stderr
+
+
+def test_two_batches_beside_each_other(run: Run) -> None:
+    query = "select key.k from state_at_3 b anti join state_at_0 a on a.key.k is not distinct from b.key.k"
+    added = run("sql", checkpoint("aggregation"), query, "--json").lines
+    lines = run("diff", checkpoint("aggregation"), "--from", 0, "--to", 3, "--json").lines
+    expected = [line["key"]["k"] for line in lines if line["change"] == "added"]
+    assert sorted(map(json.dumps, (row["k"] for row in added))) == sorted(map(json.dumps, expected)) != []
+
+
+def test_show_tables_shows_every_table(run: Run) -> None:
+    names = [row["name"] for row in run("sql", checkpoint("chained_windows"), "show tables", "--json").lines]
+    assert {"state", "state_1_default", "state_at_0", "state_1_default_at_0"} <= set(names)
+
+
+def test_a_batch_that_is_not_kept(run: Run) -> None:
+    assert "batch 99" in run("sql", checkpoint("aggregation"), "from state_at_99", exit_code=1).err
+
+
+@pytest.mark.parametrize("arguments", [["-"], []])
+def test_the_query_comes_from_stdin(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "hdfsstore", "sql", str(checkpoint("aggregation")), *arguments, "--json"]
+    ran = subprocess.run(command, input="select 7 as n", capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, '{"n":7}\n')
+
+
+# It takes minutes.
+ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where (a.range + b.range) % 7 = 3"
+
+
+class OnATerminal:
+    """`hdfsstore sql` on a terminal."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "hdfsstore", "sql", str(checkpoint("aggregation")), *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "dumb"}
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def wait_for(self, text: str) -> None:
+        while text not in self.shown:
+            self.shown += os.read(self._ours, 65536).decode()
+
+    def type(self, text: str) -> None:
+        self.shown = ""
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        time.sleep(0.5)  # the query runs by now, or begins: both must end
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self) -> int:
+        status = self.process.wait(timeout=60)
+        os.close(self._ours)
+        return status
+
+
+def test_a_prompt_takes_one_statement_after_the_other() -> None:
+    terminal = OnATerminal()
+    terminal.wait_for("sql> ")
+    assert "The tables are state" in terminal.shown
+    terminal.type("select count(*)\nas n\nfrom state;\n")
+    terminal.wait_for("sql> ")
+    assert " n " in terminal.shown
+    terminal.type("select nothing from state;\n")
+    terminal.wait_for("sql> ")
+    assert "Error: Binder Error" in terminal.shown
+    terminal.type(f"{ENDLESS};\n")
+    terminal.interrupt()
+    terminal.wait_for("Interrupted.")
+    terminal.wait_for("sql> ")
+    terminal.type("select 40 + 2 as n;\n")
+    terminal.wait_for("42")
+    terminal.wait_for("sql> ")
+    terminal.type("\x04")
+    assert terminal.close() == 0
+
+
+def test_ctrl_c_ends_a_query() -> None:
+    terminal = OnATerminal(f"{ENDLESS} and (select count(*) from state) > 0")
+    terminal.wait_for("Fields with the same name")  # of the table, which is read
+    began = time.monotonic()
+    terminal.interrupt()
+    assert terminal.close() == 130
+    assert time.monotonic() - began < 60

@@ -1,0 +1,5 @@
+"""`python -m hdfsstore` is the command `hdfsstore`."""
+
+from hdfsstore.cli import main
+
+main()
