@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hdfsstore.cli import diff, history, inspect, read, sql
+from hdfsstore.cli import diff, history, inspect, read, rewind, sql, undo
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
@@ -48,7 +48,7 @@ def _of_all(
         bool, typer.Option("--version", "-V", help="Show the release and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Looks into the checkpoint of a Spark Structured Streaming query, without Spark."""
+    """Looks into the checkpoint of a Spark Structured Streaming query, and repairs it, without Spark."""
 
 
 app.command()(inspect.inspect)
@@ -56,3 +56,5 @@ app.command()(read.read)
 app.command()(sql.sql)
 app.command()(history.history)
 app.command()(diff.diff)
+app.command()(rewind.rewind)
+app.command()(undo.undo)

@@ -22,7 +22,8 @@ def hdfsstore(*arguments: object, code: str | None = None) -> subprocess.Complet
 
 def test_help_names_the_commands(run: Run) -> None:
     out = run("--help").out
-    assert [name for name in ("inspect", "read", "sql", "history", "diff") if f"\n  {name} " not in out] == []
+    names = ("inspect", "read", "sql", "history", "diff", "rewind", "undo")
+    assert [name for name in names if f"\n  {name} " not in out] == []
 
 
 def test_the_page_names_every_option_of_each_command() -> None:

@@ -1,0 +1,30 @@
+"""`hdfsstore undo`: takes back what the last repair in place has done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hdfsstore.cli import options
+from hdfsstore.cli.option_file import read_options
+from hdfsstore.cli.plans import DryRun, show
+from hdfsstore.repair import undo as repair
+
+
+def undo(
+    path: options.Location,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if the query has run since: its batches since then move to a backup."),
+    ] = False,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+    option_file: options.OptionFile = None,
+) -> None:
+    """Take back the last repair in place, byte for byte, or one that was killed.
+
+    Example: hdfsstore undo /data/checkpoint
+    """
+    plan = repair.undo(path, force=force, dry_run=dry_run, storage_options=read_options(option_file) or None)
+    show(plan, json)
