@@ -21,6 +21,7 @@ from bench.conftest import BUCKET
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore._cext.records import encode_records
+from hdfsstore.checkpoint.conf import HDFS_PROVIDER, PROVIDER, SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, encode_state_schema
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.types import BinaryType, LongType, StructField, StructType
@@ -110,7 +111,7 @@ def _download(files: Any, sizes: dict[str, int], parallel: int) -> None:
 def _large_state(folder: Path, nbytes: int) -> Path:
     """A checkpoint whose state does not compress: a snapshot in each partition."""
     root = folder / "checkpoint"
-    conf = {"spark.sql.shuffle.partitions": str(PARTITIONS)}
+    conf = {SHUFFLE_PARTITIONS: str(PARTITIONS), PROVIDER: HDFS_PROVIDER}  # as Spark pins them
     offsets = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
     _put(root / "metadata", b'{"id":"bench"}')
     _put(root / "offsets/0", f"v1\n{offsets}\n-".encode())

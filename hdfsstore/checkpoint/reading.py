@@ -22,6 +22,7 @@ from hdfsstore.checkpoint.state_variables import VariableConverter
 from hdfsstore.checkpoint.stored_rows import Readers, rows_of_request, rows_of_store
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.fs.ahead import reading
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import KeyRange
 
@@ -67,13 +68,15 @@ class RowsToRead:
 
     def load(self, partition_id: int) -> list[pa.RecordBatch]:
         """The rows of a partition."""
-        rows = self._readers[partition_id].load(self._version, self._convert(partition_id), self._keys)
-        return [*self._finish(rows)]
+        with reading():
+            rows = self._readers[partition_id].load(self._version, self._convert(partition_id), self._keys)
+            return [*self._finish(rows)]
 
     def stream(self, partition_id: int) -> Iterator[pa.RecordBatch]:
         """The same in bounded memory."""
-        rows = self._readers[partition_id].stream(self._version, self._convert(partition_id), self._keys)
-        return iter(self._finish(rows))
+        with reading():
+            rows = self._readers[partition_id].stream(self._version, self._convert(partition_id), self._keys)
+            yield from self._finish(rows)
 
     def _convert(self, partition_id: int) -> Convert:
         convert = self._converter.of_partition(partition_id)
@@ -137,7 +140,8 @@ class ChangesToRead:
             batch = pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
             return self._shaper(batch)
 
-        return self._readers[partition_id].changes(self._versions, convert)
+        with reading():
+            return self._readers[partition_id].changes(self._versions, convert)
 
 
 def changes_to_read(state: OperatorState, request: StateRequest, versions: range) -> ChangesToRead:

@@ -2,13 +2,17 @@
 
 In a process _MOST results at most are ahead: on their way, or there and not yet taken. Each holds about a range of a
 file (range_reader.py). Whoever finds no place makes the call when the result is needed, so nobody waits for a place.
+
+Where many files are read at the same time, their readers alone keep the storage busy. So each of them has fewer results
+ahead, and from _MOST / 2 + 1 readers on none.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from hdfsstore.fs.threads import Job
@@ -64,12 +68,30 @@ class Ahead(Generic[T]):
             _places.release()
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """Surrounds what one of several threads does that read files at the same time, each its own."""
+    reader = object()
+    _readers.add(reader)
+    try:
+        yield
+    finally:
+        _readers.discard(reader)
+
+
+def share() -> int:
+    """How many results somebody who reads may have ahead of the one that is waited for."""
+    return max(_MOST // max(len(_readers), 1) - 1, 0)
+
+
 _places = threading.BoundedSemaphore(_MOST)
+_readers: set[object] = set()
 
 
 def _after_fork() -> None:
     global _places
     _places = threading.BoundedSemaphore(_MOST)  # what is ahead is the parent's
+    _readers.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

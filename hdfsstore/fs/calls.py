@@ -44,6 +44,8 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 class Progress:
     """How far the body of a call has come. Each further byte puts the deadline of the call off.
 
+    The time counts from its making on: make it when the wait begins.
+
     The code that reads or writes the body calls at(). A try that begins anew only counts when it gets further than any
     before, so tries that are cut short again and again end too.
     """
@@ -242,8 +244,6 @@ class _Deadline:
         self._timeout_s = timeout_s
         self._started = time.monotonic()
         self._progress = progress
-        if progress is not None:
-            progress._at = self._started
 
     def passed(self) -> float:
         """The seconds since the start."""

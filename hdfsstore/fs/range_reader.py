@@ -1,6 +1,9 @@
 """Reads a file from its start to its end by requests for ranges. Some are on the way while earlier ones are read.
 
-memory     for each reader the first range, and the one that is being read. In the process _MOST_AHEAD ranges more,
+Where so many files are read at the same time that none may have ranges ahead (ahead.share), one request brings the rest
+of a file, if the storage can do that: it goes from the connection to whoever reads, with the fewest copies.
+
+memory     for each reader the first range, and the one that is being read. In the process ahead._MOST ranges more,
            whoever has asked for them
 threads    the reader's own. It fetches what is not yet on the way itself, so a reader never waits for another one.
            In the process one for each range that is ahead of its reader
@@ -12,15 +15,25 @@ import os
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.ahead import Ahead
+from hdfsstore.fs.ahead import Ahead, share
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 BLOCK = 8 << 20
+
+
+class Stream(Protocol):
+    """The bytes of a file from somewhere to its end, for one thread."""
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fills the buffer with the next bytes. Returns their number, which is smaller only at the file's end."""
+
+    def close(self) -> None:
+        """Ends its request. It may be closed more than once."""
 
 
 class RangeReader:
@@ -35,6 +48,8 @@ class RangeReader:
         path: of the file, for messages.
         block: the bytes of a range. The last one is shorter.
         parallel: so many ranges may be ahead of the one that is being read.
+        open_stream: opens the bytes from an offset on; None: there are ranges alone.
+        stream: what follows the first bytes, if it is on the way already.
     """
 
     def __init__(
@@ -46,6 +61,8 @@ class RangeReader:
         path: str,
         block: int = BLOCK,
         parallel: int = 4,
+        open_stream: Callable[[int], Stream] | None = None,
+        stream: Stream | None = None,
     ) -> None:
         self._ahead: deque[tuple[int, Ahead[Buffer]]] = deque()  # sizes of what follows _next
         self._pid = os.getpid()
@@ -54,6 +71,8 @@ class RangeReader:
         self._path = path
         self._block = block
         self._parallel = parallel
+        self._open_stream = open_stream
+        self._stream = stream  # of all that follows the current range
         self._current = self._first
         self._next = len(self._first)  # where the range after the current one begins
         self._closed = False
@@ -73,6 +92,9 @@ class RangeReader:
         view = memoryview(buffer).cast("B")
         filled = 0
         while filled < len(view) and (self._current or self._next < self.size):
+            if not self._current and self._streams():
+                filled += self._from_stream(view[filled:])
+                continue
             if not self._current:
                 self._current = self._take()
             piece = self._current[: len(view) - filled]
@@ -84,6 +106,7 @@ class RangeReader:
     def rewind(self) -> None:
         """Goes back to the start."""
         self._drop_ahead()
+        self._end_stream()
         self._current = self._first
         self._next = len(self._first)
 
@@ -102,6 +125,7 @@ class RangeReader:
         """Lets go of what is ahead. Requests that are on the way end by themselves; they are not waited for."""
         self._closed = True
         self._drop_ahead()
+        self._end_stream()
         self._first = self._current = memoryview(b"")
 
     def __del__(self) -> None:
@@ -114,6 +138,30 @@ class RangeReader:
             )
         if self._closed:
             raise ValueError(f"{self._path} is closed")
+
+    def _streams(self) -> bool:
+        """Whether a stream brings what follows. It begins where nothing is ahead, nor may be."""
+        if self._stream is None and self._open_stream is not None and not self._ahead and share() == 0:
+            self._stream = self._open_stream(self._next)
+        return self._stream is not None
+
+    def _from_stream(self, view: memoryview) -> int:
+        assert self._stream is not None
+        wanted = min(len(view), self.size - self._next)
+        try:
+            got = self._stream.readinto(view[:wanted])
+            if got != wanted:
+                raise _unfit(self._path, self._next, wanted, got)
+        except BaseException:
+            self._end_stream()
+            raise
+        self._next += got
+        return got
+
+    def _end_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _take(self) -> memoryview:
         """The range after the current one, which is used up."""
@@ -138,8 +186,11 @@ class RangeReader:
         return content
 
     def _fetch_ahead(self) -> None:
+        if self._stream is not None:
+            return
         offset = self._next + sum(size for size, _ in self._ahead)
-        while len(self._ahead) < self._parallel and offset < self.size:
+        most = min(self._parallel, share())
+        while len(self._ahead) < most and offset < self.size:
             size = min(self._block, self.size - offset)
             begun = Ahead.begin(partial(self._read_range, offset, size))
             if begun is None:

@@ -47,6 +47,12 @@ class RequestMetrics:
                 each._retries += retry
                 each._seconds += seconds
 
+    def waited(self, seconds: float) -> None:
+        """Counts the time for the rest of an answer whose request was counted before."""
+        with _lock:
+            for each in self._and_who_asks():
+                each._seconds += seconds
+
     def read(self, size: int) -> None:
         """Counts bytes that have arrived."""
         with _lock:

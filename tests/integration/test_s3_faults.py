@@ -26,6 +26,7 @@ from tests.services import minio as service
 from tests.services.fault_proxy import Fault, FaultProxy
 from tests.services.fixtures import running
 from tests.services.minio import Minio
+from tests.support.crowd import crowd
 
 MB = 1 << 20
 SMALL = b"small" * 1000
@@ -107,6 +108,40 @@ def test_an_answer_that_is_cut_is_read_on(files: S3FileManager, proxy: FaultProx
     files.create(f"{folder}/b", [LARGE])
     files.delete([f"{folder}/a", f"{folder}/b"])
     assert files.list_folder(folder) == []
+
+
+@pytest.mark.parametrize("known", [None, 20 * MB])
+def test_a_stream_that_is_cut_is_read_on(
+    files: S3FileManager, proxy: FaultProxy, folder: str, known: int | None
+) -> None:
+    content = os.urandom(20 * MB)
+    files.write_unique(f"{folder}/a", [content])
+    proxy.plan(*(Fault("cut", "GET", keep=keep) for keep in (1000, MB - 1, 3 * MB, 5 * MB + 1)))
+    with crowd():
+        assert read(files, f"{folder}/a", known) == content
+    proxy.plan(Fault("cut", "GET", keep=3 * MB), Fault("answer", "GET", times=3), Fault("reset", "GET"))
+    with crowd():
+        assert read(files, f"{folder}/a", known) == content
+
+
+def test_a_server_that_freezes_in_a_stream_is_a_typed_error_in_time(own_minio: Minio, folder: str) -> None:
+    files = manager(own_minio.port, timeout_s=4)
+    files.write_unique(f"{folder}/a", [bytes(60 * MB)])
+    with crowd():
+        file = files.open_file(f"{folder}/a", 60 * MB)
+        file.readinto(bytearray(2 * MB))
+        own_minio.process.freeze()
+        try:
+            began = time.monotonic()
+            with pytest.raises(FileSystemTimeoutError) as caught:
+                file.readinto(bytearray(58 * MB))
+            assert time.monotonic() - began < 4 + 3
+            assert caught.value.path == f"s3://{folder}/a"
+        finally:
+            own_minio.process.thaw()
+        file.rewind()
+        assert file.readinto(bytearray(60 * MB)) == 60 * MB
+        file.close()
 
 
 def test_an_object_that_changes_behind_a_cut_answer_is_not_mixed(

@@ -23,6 +23,7 @@ from hdfsstore.fs.s3.s3_files import S3FileManager
 from tests.integration.s3_managers import BUCKET, manager, read
 from tests.services.fault_proxy import Fault, FaultProxy
 from tests.services.minio import Minio
+from tests.support.crowd import crowd
 
 MB = 1 << 20
 
@@ -79,6 +80,23 @@ def test_a_larger_file_goes_and_comes_in_parts(
     assert info.size == size
 
 
+def test_one_of_many_files_that_are_read_together_comes_by_one_answer(
+    files: S3FileManager, proxy: FaultProxy, folder: str
+) -> None:
+    size = 31 * MB + 7
+    content = random.Random(size).randbytes(size)
+    files.write_unique(f"{folder}/a", [content])
+    proxy.take()
+    with crowd():
+        assert read(files, f"{folder}/a", size) == content
+        assert kinds(proxy) == ["GET"]
+        assert read(files, f"{folder}/a") == content
+        assert kinds(proxy) == ["GET", "GET"]
+        assert read(files, f"{folder}/a", 20 * MB) == content  # it has grown since it was listed
+        assert read(files, f"{folder}/a", size + MB) == content
+    assert files.requests.snapshot().bytes_read >= 4 * size
+
+
 @pytest.mark.parametrize("size", [1, 6 * MB])
 def test_one_who_comes_later_does_not_create(files: S3FileManager, folder: str, size: int) -> None:
     files.create(f"{folder}/a", [b"1" * size])
@@ -129,6 +147,18 @@ def test_content_that_fails_publishes_nothing(
     assert [info.base_name for info in files.list_folder(folder)] == ["old"]
     assert read(files, f"{folder}/old") == b"old"
     assert uploads(files, f"{folder}/new") == uploads(files, f"{folder}/old") == []
+
+
+def test_a_stream_never_mixes_two_versions(files: S3FileManager, proxy: FaultProxy, folder: str) -> None:
+    files.replace(f"{folder}/a", [b"1" * (40 * MB)])
+    with crowd():
+        proxy.plan(Fault("cut", "GET", keep=2 * MB))
+        file = files.open_file(f"{folder}/a", 40 * MB)
+        files.replace(f"{folder}/a", [b"2" * (40 * MB)])
+        with pytest.raises(FileChangedError):
+            file.readinto(bytearray(40 * MB))
+        file.close()
+        assert read(files, f"{folder}/a", 40 * MB) == b"2" * (40 * MB)
 
 
 def test_a_reader_never_mixes_two_versions(files: S3FileManager, folder: str) -> None:

@@ -7,7 +7,8 @@ import binascii
 import io
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -99,22 +100,28 @@ class Bucket:
         def work() -> T | Any:
             sent = {} if body is None else {"Body": io.BytesIO(body)}
             given = arguments() if callable(arguments) else arguments
-            try:
+            with self.failures():
                 answer = getattr(self.client(), operation)(Bucket=self.name, **given, **sent)
                 self._read_clock(answer["ResponseMetadata"].get("HTTPHeaders", {}))
                 if body is not None:
                     self.requests.written(len(body))
                 return answer if then is None else then(answer)
-            except (S3Failure, StateStoreError):
-                raise
-            except Exception as error:
-                found = failure(error, self._secrets)
-                if found is None:
-                    raise
-                self._read_clock(found.headers)
-                raise found from found.__cause__
 
         return self._calls.call(kind, self.uri(key), work, repeatable=True, progress=progress)
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raises the errors of botocore, urllib3 and sockets as the S3Failure that they mean."""
+        try:
+            yield
+        except (S3Failure, StateStoreError):
+            raise
+        except Exception as error:
+            found = failure(error, self._secrets)
+            if found is None:
+                raise
+            self._read_clock(found.headers)
+            raise found from found.__cause__
 
     def error(self, found: S3Failure, key: str) -> StateStoreError:
         """The typed error of a failure."""
