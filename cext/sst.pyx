@@ -28,10 +28,10 @@ from libc.string cimport memcmp, memcpy, memset
 
 import pyarrow as pa
 
-from byteorder cimport load_be32, load_le32, load_le64, store_le32, store_le64
+from byteorder cimport load_be64, load_le32, load_le64, store_le32, store_le64
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
-from growable_buffer cimport GrowableBuffer, buffer_free, buffer_need
+from growable_buffer cimport GrowableBuffer, buffer_free, buffer_need, buffer_prefetch
 from lz4_functions cimport Compress, Decompress, fastest_compress, fastest_decompress
 from one_thread cimport begin
 from xxh32 cimport xxh32
@@ -87,6 +87,9 @@ include "sst/overlay.pxi"
 include "sst/sort.pxi"
 include "sst/tombstones.pxi"
 include "sst/cursor.pxi"
+include "sst/queue.pxi"
+include "sst/chunk.pxi"
+include "sst/plain.pxi"
 include "sst/merge.pxi"
 include "sst/filter.pxi"
 include "sst/builder.pxi"

@@ -10,6 +10,9 @@ cdef enum Step:
     CHUNK_FULL
     ROOM_NEEDED                 # for a record that is larger than a chunk
 
+cdef enum:
+    PREFETCHED = 8              # records ahead
+
 cdef struct Bounds:
     const uint8_t* first        # NULL: from the first key
     const uint8_t* end          # NULL: to the last key
@@ -29,6 +32,8 @@ cdef struct Cursor:
     # The block.
     const uint8_t* block
     int64_t at, end
+    int64_t readable            # bytes from its begin on that may be read, also those behind its end
+    bint is_plain               # no bound is in it, and it is of no ingested file
     uint64_t block_offset       # in the file; what errors name
     GrowableBuffer plain        # the block, once it is decompressed
     GrowableBuffer key_buffer   # the internal key of the last entry
@@ -99,7 +104,7 @@ cdef Step advance(Cursor* c, const Bounds* bounds) noexcept nogil:
             if step != AT_ENTRY:
                 return step
             continue
-        step = next_block(c)
+        step = next_block(c, bounds)
         if step != AT_ENTRY:
             return step
 
@@ -194,7 +199,7 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     return AT_ENTRY
 
 
-cdef Step next_block(Cursor* c) noexcept nogil:
+cdef Step next_block(Cursor* c, const Bounds* bounds) noexcept nogil:
     cdef uint64_t size = c.handle_size, plain = 0
     cdef const uint8_t* p
     cdef Py_ssize_t at
@@ -211,7 +216,7 @@ cdef Step next_block(Cursor* c) noexcept nogil:
         return failed(c, BAD_CHECKSUM)
     compression = p[size]
     if compression == NO_COMPRESSION:
-        return begin_block(c, p, size)
+        return begin_block(c, bounds, p, size, size + TRAILER)
     if compression != LZ4 and compression != LZ4HC:
         return BODY_NEEDED
     at = plain_size(p, size, &plain)
@@ -222,12 +227,16 @@ cdef Step next_block(Cursor* c) noexcept nogil:
         return failed(c, NO_MEMORY)
     if decompress_safe(<const char*> p + at, <char*> c.plain.data, <int> (size - at), <int> plain) != <int> plain:
         return failed(c, BAD_BODY)
-    return begin_block(c, c.plain.data, plain)
+    return begin_block(c, bounds, c.plain.data, plain, plain + SLACK)
 
 
-cdef Step begin_block(Cursor* c, const uint8_t* block, int64_t size) noexcept nogil:
+cdef Step begin_block(
+    Cursor* c, const Bounds* bounds, const uint8_t* block, int64_t size, int64_t readable
+) noexcept nogil:
     c.has_handle = False
+    c.is_plain = not (c.seeking or c.ingested or (bounds.end != NULL and c.is_last))
     c.block = block
+    c.readable = readable
     c.at = 0
     c.end = entries_end(block, size)
     c.internal_size = 0
@@ -239,6 +248,10 @@ cdef Step next_record(Cursor* c, const Bounds* bounds) noexcept nogil:
     while c.record < c.records_end:
         record = c.record
         c.record += 1
+        if c.records_end - record > PREFETCHED:
+            # Keys lie in the order in which they came.
+            buffer_prefetch(record[PREFETCHED].key)
+            buffer_prefetch(record[PREFETCHED].key + 64)
         if record.kind == RANGE_DELETION:
             continue
         if c.seeking and compare_keys(record.key, record.key_size, bounds.first, bounds.first_size) < 0:

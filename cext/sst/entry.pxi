@@ -69,15 +69,18 @@ def block_entries(const uint8_t[::1] block not None):
 cdef inline int compare_keys(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
     cdef int64_t both = min(a_size, b_size), at = 0
     cdef uint64_t x = 0, y = 0
-    cdef int order
-    # Rows differ early, mostly within their second eight bytes. A call of memcmp costs more.
-    while at + 8 <= both and at < 32:
-        memcpy(&x, a + at, 8)
-        memcpy(&y, b + at, 8)
+    cdef int order = 0
+    # Rows differ early. A call of memcmp costs more.
+    while at + 8 <= both and at < 64:
+        x, y = load_be64(a + at), load_be64(b + at)
         if x != y:
-            return memcmp(a + at, b + at, 8)
+            return 1 if x > y else -1
         at += 8
-    order = memcmp(a + at, b + at, both - at)
+    if 8 <= both < at + 8:
+        x, y = load_be64(a + both - 8), load_be64(b + both - 8)
+        order = (x > y) - (x < y)
+    elif at < both:
+        order = memcmp(a + at, b + at, both - at)
     return order if order else (a_size > b_size) - (a_size < b_size)
 
 
@@ -93,7 +96,7 @@ cdef inline uint64_t head_of(const uint8_t* key, int64_t size, int64_t at) noexc
     cdef uint64_t head = 0
     cdef int64_t i
     if size - at >= 8:
-        return (<uint64_t> load_be32(key + at) << 32) | load_be32(key + at + 4)
+        return load_be64(key + at)
     for i in range(at, at + 8):
         head = head << 8 | (key[i] if i < size else 0)
     return head

@@ -1,7 +1,4 @@
 # Merges runs: of each user key the newest entry counts, but for merge operands, which are joined down to a value.
-#
-# The first entry is found by heads, numbers of the eight bytes behind those that the keys at hand share: comparing them
-# all takes no branch that a processor would have to guess. Keys whose heads are equal are compared whole.
 
 @cython.final
 cdef class Merge:
@@ -28,12 +25,8 @@ cdef class Merge:
     """
 
     cdef Cursor* cursors
-    cdef Cursor** order         # those with an entry, in any order; then those that wait for bytes
-    cdef uint64_t* heads        # of the entries, in the same order
-    cdef int num_runs, placed, unplaced
-    cdef int best               # the number of the first entry
-    cdef int64_t shared         # bytes that the keys of all entries share
-    cdef bint heads_stale       # they are to be made anew
+    cdef int num_runs
+    cdef Queue queue
     cdef Cursor* waiting
     cdef list runs, tables, indexes, windows, bodies
     cdef Overlay overlay
@@ -41,21 +34,13 @@ cdef class Merge:
     cdef Tombstones stones
     cdef Bounds bounds
     cdef bytes first_key, end_key, delimiter
-    # The chunk.
     cdef object data, key_spans, value_spans
-    cdef uint8_t* out
-    cdef int32_t* keys_out
-    cdef int32_t* values_out
-    cdef int64_t capacity, filled, count, max_count
+    cdef Chunk chunk            # in these buffers
     cdef readonly bint ended
     cdef bint failed
     # The key at hand.
-    cdef const uint8_t* last
-    cdef int64_t last_size
-    cdef uint64_t last_head
-    cdef uint64_t last_sequence # of its last entry
-    cdef int last_number        # of this entry's run
-    cdef bint has_last, has_last_head, settled
+    cdef Taken last
+    cdef bint has_last, settled
     cdef GrowableBuffer last_buffer
     # Its merge operands, from the newest to the oldest: int64 sizes, bytes.
     cdef GrowableBuffer operands, operand_sizes
@@ -82,24 +67,24 @@ cdef class Merge:
             self.bounds.end = <const uint8_t*> PyBytes_AS_STRING(end)
             self.bounds.end_size = PyBytes_GET_SIZE(end)
         self.cursors = <Cursor*> calloc(self.num_runs + 1, sizeof(Cursor))
-        self.order = <Cursor**> calloc(self.num_runs + 1, sizeof(Cursor*))
-        self.heads = <uint64_t*> calloc(self.num_runs + 1, sizeof(uint64_t))
-        if self.cursors == NULL or self.order == NULL or self.heads == NULL:
+        self.queue.order = <Cursor**> calloc(self.num_runs + 1, sizeof(Cursor*))
+        self.queue.heads = <uint64_t*> calloc(self.num_runs + 1, sizeof(uint64_t))
+        if self.cursors == NULL or self.queue.order == NULL or self.queue.heads == NULL:
             raise MemoryError
         for i in range(self.num_runs):
             c = &self.cursors[i]
             c.number = i
             c.seeking = first is not None
-            self.order[i] = c
-        self.unplaced = self.num_runs
+            self.queue.order[i] = c
+        self.queue.unplaced = self.num_runs
         if more:
             self.begin_overlay(overlay)
         self.make_room(min(max(chunk_bytes, 4096), MAX_RECORD))
-        self.max_count = max(self.capacity // 16, 1)
-        self.key_spans = pa.allocate_buffer(8 * self.max_count)
-        self.value_spans = pa.allocate_buffer(8 * self.max_count)
-        self.keys_out = <int32_t*> <uintptr_t> self.key_spans.address
-        self.values_out = <int32_t*> <uintptr_t> self.value_spans.address
+        self.chunk.max_count = max(self.chunk.capacity // 16, 1)
+        self.key_spans = pa.allocate_buffer(8 * self.chunk.max_count)
+        self.value_spans = pa.allocate_buffer(8 * self.chunk.max_count)
+        self.chunk.keys = <int32_t*> <uintptr_t> self.key_spans.address
+        self.chunk.values = <int32_t*> <uintptr_t> self.value_spans.address
 
     def __dealloc__(self):
         cdef int i
@@ -107,8 +92,8 @@ cdef class Merge:
             for i in range(self.num_runs):
                 cursor_free(&self.cursors[i])
         free(self.cursors)
-        free(self.order)
-        free(self.heads)
+        free(self.queue.order)
+        free(self.queue.heads)
         free(self.stones.all)
         free(self.stones.active)
         buffer_free(&self.last_buffer)
@@ -141,8 +126,8 @@ cdef class Merge:
     cdef int make_room(self, int64_t capacity) except -1:
         # What was handed out keeps its buffer.
         self.data = pa.allocate_buffer(capacity + SLACK)
-        self.out = <uint8_t*> <uintptr_t> self.data.address
-        self.capacity = capacity
+        self.chunk.data = <uint8_t*> <uintptr_t> self.data.address
+        self.chunk.capacity = capacity
         return 0
 
     def read(self):
@@ -166,8 +151,8 @@ cdef class Merge:
                 return None
             self.failed = True  # unless this call gets to its end
             self.keep_last()
-            self.filled = self.count = 0
-            self.heads_stale = True  # by now they may share more
+            self.chunk.filled = self.chunk.count = 0
+            self.queue.is_stale = True  # by now keys may share more
             while True:
                 with nogil:
                     step = self.merge()
@@ -178,28 +163,29 @@ cdef class Merge:
                     break
                 self.supply(step)
             self.failed = False
-            if self.count == 0:
+            if self.chunk.count == 0:
                 return None
             return (
-                self.data.slice(0, self.filled),
-                self.key_spans.slice(0, 8 * self.count),
-                self.value_spans.slice(0, 8 * self.count),
+                self.data.slice(0, self.chunk.filled),
+                self.key_spans.slice(0, 8 * self.chunk.count),
+                self.value_spans.slice(0, 8 * self.chunk.count),
             )
         finally:
             self.busy = False
 
     cdef int keep_last(self) except -1:
         """Copies the last key out of the chunk, which is overwritten."""
-        if self.has_last and self.last != self.last_buffer.data and not self.set_last(self.last, self.last_size):
-            raise MemoryError
+        if self.has_last and self.last.key != self.last_buffer.data:
+            if not self.set_last(self.last.key, self.last.key_size):
+                raise MemoryError
         return 0
 
     cdef bint set_last(self, const uint8_t* key, int64_t size) noexcept nogil:
         if not buffer_need(&self.last_buffer, size + 1):
             return False
         copy_bytes(self.last_buffer.data, key, size)
-        self.last = self.last_buffer.data
-        self.last_size = size
+        self.last.key = self.last_buffer.data
+        self.last.key_size = size
         return True
 
     cdef int supply(self, Step step) except -1:
@@ -276,6 +262,7 @@ cdef class Merge:
     cdef int begin_body(self, Cursor* c) except -1:
         """Decompresses a block that is rarely met."""
         cdef const uint8_t* p = c.window + (c.handle_offset - c.window_start)
+        cdef int64_t size
         cdef bytes body
         table = self.tables[c.number]
         try:
@@ -283,7 +270,8 @@ cdef class Merge:
         except StateStoreError as error:
             raise type(error)(error.message, table.path, c.handle_offset, error.remedy or REMEDY) from None
         self.bodies[c.number] = body
-        if begin_block(c, <const uint8_t*> PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)) == FAILED:
+        size = PyBytes_GET_SIZE(body)
+        if begin_block(c, &self.bounds, <const uint8_t*> PyBytes_AS_STRING(body), size, size) == FAILED:
             self.fail(c)
         return 0
 
@@ -306,39 +294,44 @@ cdef class Merge:
     cdef int64_t room_needed(self) noexcept nogil:
         cdef int64_t joined = self.operands_size + self.num_operands * PyBytes_GET_SIZE(self.delimiter)
         if self.num_operands:
-            return self.last_size + joined
-        return self.order[self.best].key_size + self.order[self.best].value_size
-
-    cdef bint has_room(self, int64_t size) noexcept nogil:
-        return self.count < self.max_count and self.filled + size <= self.capacity
+            return self.last.key_size + joined
+        return self.queue.order[self.queue.best].key_size + self.queue.order[self.queue.best].value_size
 
     cdef Step merge(self) noexcept nogil:
+        cdef Queue* queue = &self.queue
         cdef Cursor* c
         cdef Step step
         cdef int order
         while True:
-            step = self.place()
+            step = place(queue, &self.bounds)
             if step != AT_ENTRY:
+                self.waiting = queue.order[queue.placed]
                 return step
-            if self.placed == 0:
+            if not self.num_operands and not self.stones.count and merge_plain(
+                queue, &self.chunk, &self.bounds, &self.last
+            ):
+                self.settled = True
+                continue
+            if queue.placed == 0:
                 break
-            self.find_best()
-            c = self.order[self.best]
+            if find_best(queue) == queue.heads[queue.best]:
+                break_ties(queue)
+            c = queue.order[queue.best]
             order = -1
-            if self.has_last and not (self.has_last_head and self.heads[self.best] > self.last_head):
-                order = compare_keys(self.last, self.last_size, c.key, c.key_size)
+            if self.has_last and not (queue.has_last_head and queue.heads[queue.best] > queue.last_head):
+                order = compare_keys(self.last.key, self.last.key_size, c.key, c.key_size)
             if order < 0:
                 if self.num_operands and not self.emit_joined():
-                    return CHUNK_FULL if self.count else ROOM_NEEDED
-                if c.kind == VALUE and not self.has_room(c.key_size + c.value_size):
-                    return CHUNK_FULL if self.count else ROOM_NEEDED
-                self.last_head = self.heads[self.best]
-                self.has_last_head = True
+                    return CHUNK_FULL if self.chunk.count else ROOM_NEEDED
+                if c.kind == VALUE and not has_room(&self.chunk, c.key_size + c.value_size):
+                    return CHUNK_FULL if self.chunk.count else ROOM_NEEDED
+                queue.last_head = queue.heads[queue.best]
+                queue.has_last_head = True
                 if not self.begin_key(c):
                     self.waiting = c
                     return failed(c, NO_MEMORY)
-            elif order > 0 or c.sequence > self.last_sequence or (
-                c.sequence == self.last_sequence and c.number == self.last_number
+            elif order > 0 or c.sequence > self.last.sequence or (
+                c.sequence == self.last.sequence and c.number == self.last.number
             ):
                 self.waiting = c
                 return failed(c, BAD_ORDER)
@@ -348,11 +341,11 @@ cdef class Merge:
                     return failed(c, NO_MEMORY)
                 if self.room_needed() > MAX_RECORD:
                     return ROOM_NEEDED
-            self.last_sequence = c.sequence
-            self.last_number = c.number
-            self.step_best()
+            self.last.sequence = c.sequence
+            self.last.number = c.number
+            step_best(queue, &self.bounds, self.last.key)
         if self.num_operands and not self.emit_joined():
-            return CHUNK_FULL if self.count else ROOM_NEEDED
+            return CHUNK_FULL if self.chunk.count else ROOM_NEEDED
         return AT_END
 
     cdef bint begin_key(self, Cursor* c) noexcept nogil:
@@ -362,8 +355,9 @@ cdef class Merge:
         if c.kind == VALUE or c.kind == MERGE:
             if not self.stones.count or not is_covered(&self.stones, c.key, c.key_size, c.sequence):
                 if c.kind == VALUE:
-                    self.emit(c.key, c.key_size)
-                    self.append_value(c.value, c.value_size)
+                    self.last.key = append_key(&self.chunk, c.key, c.key_size)
+                    self.last.key_size = c.key_size
+                    append_value(&self.chunk, c.value, c.value_size)
                     return True
                 self.settled = False
                 return self.set_last(c.key, c.key_size) and self.push(c)
@@ -396,112 +390,16 @@ cdef class Merge:
         cdef const uint8_t* delimiter = <const uint8_t*> PyBytes_AS_STRING(self.delimiter)
         cdef int64_t between = PyBytes_GET_SIZE(self.delimiter), at = self.operands_size, size
         cdef int64_t i = self.num_operands
-        if not self.has_room(self.room_needed()):
+        if not has_room(&self.chunk, self.room_needed()):
             return False
-        self.emit(self.last, self.last_size)
-        self.append_value(NULL, 0)
+        self.last.key = append_key(&self.chunk, self.last.key, self.last.key_size)
+        append_value(&self.chunk, NULL, 0)
         while i > 0:
             i -= 1
             size = (<int64_t*> self.operand_sizes.data)[i]
             at -= size
-            self.extend_value(self.operands.data + at, size)
+            extend_value(&self.chunk, self.operands.data + at, size)
             if i:
-                self.extend_value(delimiter, between)
+                extend_value(&self.chunk, delimiter, between)
         self.num_operands = self.operands_size = 0
         return True
-
-    cdef inline void emit(self, const uint8_t* key, int64_t size) noexcept nogil:
-        self.keys_out[2 * self.count] = <int32_t> self.filled
-        self.keys_out[2 * self.count + 1] = <int32_t> size
-        copy_bytes(self.out + self.filled, key, size)
-        self.last = self.out + self.filled
-        self.last_size = size
-        self.filled += size
-
-    cdef inline void append_value(self, const uint8_t* value, int64_t size) noexcept nogil:
-        self.values_out[2 * self.count] = <int32_t> self.filled
-        self.values_out[2 * self.count + 1] = <int32_t> size
-        copy_bytes(self.out + self.filled, value, size)
-        self.filled += size
-        self.count += 1
-
-    cdef inline void extend_value(self, const uint8_t* value, int64_t size) noexcept nogil:
-        copy_bytes(self.out + self.filled, value, size)
-        self.values_out[2 * self.count - 1] += <int32_t> size
-        self.filled += size
-
-    cdef Step place(self) noexcept nogil:
-        """Lets cursors that have no entry go on to one."""
-        cdef Cursor* c
-        cdef Step step
-        while self.unplaced:
-            c = self.order[self.placed]
-            step = advance(c, &self.bounds)
-            if step == AT_END:
-                self.unplaced -= 1
-                self.order[self.placed] = self.order[self.placed + self.unplaced]
-            elif step == AT_ENTRY:
-                self.unplaced -= 1
-                self.placed += 1
-                self.heads_stale = True
-            else:
-                self.waiting = c
-                return step
-        if self.heads_stale:
-            self.make_heads()
-        return AT_ENTRY
-
-    cdef inline void step_best(self) noexcept nogil:
-        """The first entry is done: its cursor goes on."""
-        cdef Cursor* c = self.order[self.best]
-        if advance(c, &self.bounds) == AT_ENTRY:
-            if c.key_size >= self.shared and (
-                c.shared >= self.shared or memcmp(c.key, self.last, self.shared) == 0
-            ):
-                self.heads[self.best] = head_of(c.key, c.key_size, self.shared)
-            else:
-                self.heads_stale = True
-            return
-        self.placed -= 1
-        self.order[self.best] = self.order[self.placed]
-        self.heads[self.best] = self.heads[self.placed]
-        self.order[self.placed] = c
-        self.unplaced = 1
-
-    cdef inline void find_best(self) noexcept nogil:
-        cdef int i, best = 0, ties = 0
-        cdef uint64_t head, least = self.heads[0]
-        for i in range(1, self.placed):
-            head = self.heads[i]
-            ties = (head == least) | (ties & (head > least))
-            best = i if head < least else best
-            least = head if head < least else least
-        if ties:
-            for i in range(self.placed):
-                if self.heads[i] == least and i != best and is_before(self.order[i], self.order[best]):
-                    best = i
-        self.best = best
-
-    cdef void make_heads(self) noexcept nogil:
-        cdef const Cursor* c
-        cdef const uint8_t* key = NULL
-        cdef const Record* last
-        cdef int64_t shared = 0
-        cdef int i
-        self.heads_stale = False
-        self.has_last_head = False
-        if self.placed:
-            key = self.order[0].key
-            shared = self.order[0].key_size
-        for i in range(self.placed):
-            c = self.order[i]
-            shared = shared_bytes(key, shared, c.key, c.key_size)
-            # The keys to come share no less, as far as the last of the block is known.
-            if c.record != NULL:
-                last = c.records_end - 1
-                shared = shared_bytes(key, shared, last.key, last.key_size)
-            else:
-                shared = shared_bytes(key, shared, c.index_key.data, c.index_key_size)
-        self.shared = shared
-        for i in range(self.placed):
-            self.heads[i] = head_of(self.order[i].key, self.order[i].key_size, shared)

@@ -25,12 +25,19 @@ def internal(key: bytes, sequence: int = 1, kind: int = PUT) -> bytes:
     return key + (sequence << 8 | kind).to_bytes(8, "little")
 
 
-def block_of(entries: Sequence[Entry]) -> bytes:
-    """A block of which each entry is a restart point."""
-    data, restarts = b"", []
-    for key, value in entries:
-        restarts.append(len(data))
-        data += b"\0" + varint(len(key)) + varint(len(value)) + key + value
+def block_of(entries: Sequence[Entry], restart_every: int = 1) -> bytes:
+    """A block in which every so many entries one is a restart point; the others share bytes with those before."""
+    data, restarts, last = b"", [], b""
+    for i, (key, value) in enumerate(entries):
+        shared = 0
+        if i % restart_every == 0:
+            restarts.append(len(data))
+        else:
+            shared = next(
+                (at for at, (a, b) in enumerate(zip(last, key, strict=False)) if a != b), min(len(last), len(key))
+            )
+        data += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        last = key
     return closed(data, restarts)
 
 
@@ -79,12 +86,16 @@ class File:
 
 
 def sst_of(
-    entries: Sequence[Entry], deletions: Sequence[Entry] = (), checksum: int = XXH3, per_block: int = 3
+    entries: Sequence[Entry],
+    deletions: Sequence[Entry] = (),
+    checksum: int = XXH3,
+    per_block: int = 3,
+    restart_every: int = 1,
 ) -> bytes:
     """A whole file of internal keys and values, in their order."""
     file = File(checksum)
     index = []
     for i in range(0, len(entries), per_block):
         part = entries[i : i + per_block]
-        index.append((part[-1][0][:-8], file.add(block_of(part))))
+        index.append((part[-1][0][:-8], file.add(block_of(part, restart_every))))
     return file.finish(block_of(index), deletions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -171,6 +171,52 @@ def test_overlays_of_many_records_are_sorted_whatever_their_keys_share(keys: lis
     records = [(MERGE if i % 3 else PUT, key, b"%d" % i) for i, key in enumerate(keys)]
     expected = sorted(model(records, b",").items())
     assert rows(Merge((), overlay_of(records), delimiter=b",")) == expected
+
+
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        lambda i: b"a row of several words, user-%d" % i,
+        lambda i: b"%d" % i,
+        lambda i: b"%d" % i + b"\0" * (i % 12),
+        lambda i: b"x" * (i % 120) + b"%d" % (i % 97),
+        lambda i: b"%d, and more bytes than a head has" % (i // 3) + b"%d" % (i % 3),
+    ],
+    ids=["a common start", "numbers", "zeros at the end", "of many sizes", "differ at the end"],
+)
+@pytest.mark.parametrize(("chunk_bytes", "per_block"), [(1, 100), (20_000, 7)])
+def test_many_rows_of_several_files_and_an_overlay(
+    key_of: Callable[[int], bytes], chunk_bytes: int, per_block: int
+) -> None:
+    """Most rows take the short way of a merge; merges, deletions, large values and older entries do not."""
+    random_of = random.Random(7)
+    kinds = [PUT] * 20 + [MERGE, DELETION]
+    records = [
+        (random_of.choice(kinds), key_of(random_of.randrange(3000)), b"v%d" % i * random_of.choice([0, 1, 1, 1, 40]))
+        for i in range(8000)
+    ]
+    runs = []
+    for part in (range(4000, 6000), range(2000, 4000), range(2000)):
+        entries = [(records[i][1], -i, records[i][0], records[i][2]) for i in part]
+        internals = [(internal(key, -at, kind), value) for key, at, kind, value in sorted(entries)]
+        runs.append([table(sst_of(internals, per_block=per_block, restart_every=4))])
+    merge = Merge(runs, overlay_of(records[6000:]), delimiter=b",", chunk_bytes=chunk_bytes)
+    assert rows(merge) == sorted(model(records, b",").items())
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 19, 20, 21, 39])
+@pytest.mark.parametrize("other", ["an earlier key", "the same key", "the same key, newer"])
+@pytest.mark.parametrize("restart_every", [1, 16])
+def test_each_key_out_of_order_is_found(at: int, other: str, restart_every: int) -> None:
+    keys = [b"the key with number %d" % i for i in range(10, 50)]
+    entries = [(internal(key, 5), b"v") for key in keys]
+    wrong = {
+        "an earlier key": internal(keys[at - 1][:-1], 5),
+        "the same key": internal(keys[at - 1], 5),
+        "the same key, newer": internal(keys[at - 1], 6),
+    }[other]
+    with pytest.raises(CorruptFileError, match="not in order"):
+        merged(sst_of([*entries[:at], (wrong, b"v"), *entries[at:]], per_block=20, restart_every=restart_every))
 
 
 def test_a_record_may_be_larger_than_a_chunk() -> None:

@@ -1,0 +1,103 @@
+# Finds the cursor with the first entry.
+#
+# Heads are numbers of the eight bytes behind those that the keys at hand share: comparing them all takes no branch that
+# a processor would have to guess. Keys whose heads are equal are compared whole.
+
+cdef enum:
+    RECORDS_AHEAD = 16          # of an overlay: their keys share what heads leave out
+
+cdef struct Queue:
+    Cursor** order              # those with an entry, in any order; then those that wait for bytes
+    uint64_t* heads             # of the entries, in the same order
+    int placed, unplaced
+    int best                    # the number of the first entry
+    int64_t shared              # bytes that the keys of all entries share
+    bint is_stale               # heads are to be made anew
+    uint64_t last_head          # of the last key that was taken
+    bint has_last_head
+
+
+cdef Step place(Queue* queue, const Bounds* bounds) noexcept nogil:
+    """Lets cursors that have no entry go on to one. If it says what is missing, the first of these waits for it."""
+    cdef Cursor* c
+    cdef Step step
+    while queue.unplaced:
+        c = queue.order[queue.placed]
+        step = advance(c, bounds)
+        if step == AT_END:
+            queue.unplaced -= 1
+            queue.order[queue.placed] = queue.order[queue.placed + queue.unplaced]
+        elif step == AT_ENTRY:
+            queue.unplaced -= 1
+            queue.placed += 1
+            queue.is_stale = True
+        else:
+            return step
+    if queue.is_stale:
+        make_heads(queue)
+    return AT_ENTRY
+
+
+cdef void make_heads(Queue* queue) noexcept nogil:
+    cdef const Cursor* c
+    cdef const uint8_t* key = NULL
+    cdef const Record* last
+    cdef int64_t shared = 0
+    cdef int i
+    queue.is_stale = False
+    queue.has_last_head = False
+    if queue.placed:
+        key = queue.order[0].key
+        shared = queue.order[0].key_size
+    for i in range(queue.placed):
+        c = queue.order[i]
+        shared = shared_bytes(key, shared, c.key, c.key_size)
+        # The keys to come share no less, as far as the last of the block is known.
+        if c.record != NULL:
+            last = (c.record + RECORDS_AHEAD if c.records_end - c.record > RECORDS_AHEAD else c.records_end) - 1
+            shared = shared_bytes(key, shared, last.key, last.key_size)
+        else:
+            shared = shared_bytes(key, shared, c.index_key.data, c.index_key_size)
+    queue.shared = shared
+    for i in range(queue.placed):
+        queue.heads[i] = head_of(queue.order[i].key, queue.order[i].key_size, shared)
+
+
+cdef inline uint64_t find_best(Queue* queue) noexcept nogil:
+    """Finds the smallest head, the first one of several, and returns the smallest of the others."""
+    cdef int i, best = 0
+    cdef uint64_t head, least = queue.heads[0], second = UINT64_MAX
+    for i in range(1, queue.placed):
+        head = queue.heads[i]
+        second = least if head < least else (head if head < second else second)
+        best = i if head < least else best
+        least = head if head < least else least
+    queue.best = best
+    return second
+
+
+cdef inline void break_ties(Queue* queue) noexcept nogil:
+    cdef uint64_t least = queue.heads[queue.best]
+    cdef int i, best = queue.best
+    for i in range(queue.placed):
+        if queue.heads[i] == least and i != best and is_before(queue.order[i], queue.order[best]):
+            best = i
+    queue.best = best
+
+
+cdef inline void step_best(Queue* queue, const Bounds* bounds, const uint8_t* last) noexcept nogil:
+    """The first entry is done: its cursor goes on. `last` is the key of this entry."""
+    cdef Cursor* c = queue.order[queue.best]
+    if advance(c, bounds) == AT_ENTRY:
+        if c.key_size >= queue.shared and (
+            c.shared >= queue.shared or memcmp(c.key, last, queue.shared) == 0
+        ):
+            queue.heads[queue.best] = head_of(c.key, c.key_size, queue.shared)
+        else:
+            queue.is_stale = True
+        return
+    queue.placed -= 1
+    queue.order[queue.best] = queue.order[queue.placed]
+    queue.heads[queue.best] = queue.heads[queue.placed]
+    queue.order[queue.placed] = c
+    queue.unplaced = 1
