@@ -23,8 +23,10 @@ from hdfsstore.checkpoint.spark_quirks import prefix_encoder
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import VERSION, key_codec
 from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.errors import RepairError, StateStoreError
-from hdfsstore.state.rows import spans_of
+from hdfsstore.errors import RepairError, SizeLimitError, StateStoreError
+from hdfsstore.state.rows import BinaryRows, spans_of
+
+_MOST_BYTES = (1 << 31) - 1
 
 
 class RowsOfProvider:
@@ -82,7 +84,7 @@ class RowsOfProvider:
             encoded = self._prefixed.encode(self._rows.decode(data, chunk.keys))
             (key_data, keys), version = spans_of(encoded, "keys"), b""
         joined, keys, values = rocksdb_rows.stored(key_data, keys, version, data, chunk.values, self._row_checksums)
-        return replace(chunk, data=memoryview(joined), keys=keys, values=values, last=True)
+        return replace(chunk, data=memoryview(joined).cast("B"), keys=keys, values=values, last=True)
 
     def _plain(self, chunk: RecordChunk) -> RecordChunk:
         data = pa.py_buffer(chunk.data)
@@ -101,6 +103,15 @@ class RowsOfProvider:
             values=_moved(values, key_data.size),
             last=True,
         )
+
+
+def plain_chunk(keys: BinaryRows, values: BinaryRows) -> RecordChunk:
+    """Rows as those of an HDFS-backed store. Raises SizeLimitError where they take 2 GiB or more."""
+    (key_data, key_spans), (value_data, value_spans) = spans_of(keys, "keys"), spans_of(values, "values")
+    if key_data.size + value_data.size > _MOST_BYTES:
+        raise SizeLimitError(f"{len(keys)} rows take 2 GiB or more", remedy="Give fewer rows at a time")
+    data = memoryview(b"".join((key_data, value_data)))
+    return RecordChunk(data, key_spans, _moved(value_spans, key_data.size), "", 0, last=True)
 
 
 def _moved(spans: pa.Buffer, by: int) -> pa.Buffer:

@@ -66,6 +66,7 @@ def test_there_and_back(case: Case) -> None:
         for _, chunk in chunks(state, store):
             converted = there.convert(chunk)
             assert len(converted) == len(chunk)
+            assert converted.data.format == "B", "which the compiled modules take"
             assert rows(converted) != rows(chunk)
             assert rows(back.convert(converted)) == rows(chunk)
             assert RowsOfProvider(state, store, state.provider).convert(chunk) is chunk
