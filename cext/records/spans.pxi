@@ -1,4 +1,4 @@
-# Records of rows that lie in other bytes, as spans: pairs of native int32 (offset in the data, size), none of them null.
+# Records of rows in other bytes, as spans: pairs of native int32 (offset in the data, size), none of them null.
 
 cdef struct Rows:
     const uint8_t* data

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hdfsstore.cli import diff, history, inspect, read, rewind, sql, undo
+from hdfsstore.cli import diff, history, inspect, read, rewind, rewrite, sql, undo
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
@@ -56,5 +56,9 @@ app.command()(read.read)
 app.command()(sql.sql)
 app.command()(history.history)
 app.command()(diff.diff)
+app.command()(rewrite.fork)
+app.command()(rewrite.repartition)
+app.command()(rewrite.convert)
+app.command()(rewrite.rewrite)
 app.command()(rewind.rewind)
 app.command()(undo.undo)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
 T = TypeVar("T")
 
@@ -37,6 +39,22 @@ def rows_counted(batches: Iterable[pa.RecordBatch], what: str, partitions: int) 
             rows += batch.num_rows
             begun.update(batch["partition_id"].unique().to_pylist())
             bar.update(task, completed=len(begun), rows=rows)
+
+
+@contextmanager
+def rows_told() -> Iterator[Callable[[str, int], None]]:
+    """Gives a function that is told what is done and how many more rows it was done with, by any thread."""
+    with _progress(TextColumn("{task.completed:,} rows")) as bar:
+        tasks: dict[str, TaskID] = {}
+        lock = Lock()
+
+        def tell(what: str, rows: int) -> None:
+            with lock:
+                if what not in tasks:
+                    tasks[what] = bar.add_task(what, total=None)
+            bar.advance(tasks[what], rows)
+
+        yield tell
 
 
 def _progress(count: ProgressColumn) -> Progress:

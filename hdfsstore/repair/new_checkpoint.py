@@ -4,7 +4,7 @@
     state/<op>/<partition>/       version N + 1 of each store, a snapshot or a zip
     state/<op>/_metadata, _stateSchema, 0/_metadata    of the operator; absolute paths lead into the new checkpoint
     sources/                      the logs of the sources, byte for byte
-    metadata, commits/<N>, offsets/<N-1>, and entries of batches that were begun, if they are kept
+    metadata, commits/<N-1>, commits/<N>, offsets/<N-1>, and entries of batches that were begun, if they are kept
 
 Killed at any write, Spark refuses to start from the new checkpoint. The same call again empties it and writes it anew.
 """
@@ -55,7 +55,7 @@ class NewCheckpoint:
         if self.fs.identity == source.fs.identity and f"{self.path}/".startswith(f"{source.path}/"):
             raise RepairError("the new checkpoint would lie in its source", self.path, remedy="Give another folder")
         self._begun = self._is_guarded()
-        if not self._begun and self.fs.list_folder(self.path):
+        if not self._begun and _files_below(self.fs, self.path):
             raise RepairError(
                 "there are files already, and nothing is written over", self.path, remedy="Give a folder that is new"
             )
@@ -86,12 +86,18 @@ class NewCheckpoint:
             self._empty()
         else:
             publish(self.fs, self._guard, _GUARD, overwrite=False)
-        ids = write_state(self.fs, self.path, source.batch_id + 1)
+        try:
+            ids = write_state(self.fs, self.path, source.batch_id + 1)
+        except RepairError:
+            self._empty()
+            self.fs.delete([self._guard])
+            raise
         files = self._of_operators(partitions) | dict(self._of_sources())
         files["metadata"] = encode_query_metadata(query_id)
-        if source.commit is not None:
-            name = f"commits/{source.batch_id}"
-            files[name] = with_unique_ids(source.commit, f"{source.path}/{name}", ids)
+        for number, content in source.commits.items():
+            name = f"commits/{number}"
+            is_last = number == source.batch_id
+            files[name] = with_unique_ids(content, f"{source.path}/{name}", ids) if is_last else content
         for number, content in source.offsets.items():
             if number < source.batch_id:
                 files[f"offsets/{number}"] = content

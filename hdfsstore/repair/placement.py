@@ -75,6 +75,7 @@ class Placement:
 
     Attributes:
         kind: of the operator.
+        keyless: all rows are in partition 0, the only one that Spark runs.
         name: the rule in words.
     """
 
@@ -83,6 +84,7 @@ class Placement:
         self._store = store
         self._parts = parts
         decides = {tuple(field.name for field in part.decides.fields) for part in parts if part.decides is not None}
+        self.keyless = not decides
         self.name = f"{kind}: hash of ({', '.join(min(decides))})" if decides else f"{kind}: all rows in partition 0"
 
     def partitions(self, chunk: RecordChunk, n: int) -> pa.Int32Array:

@@ -11,7 +11,7 @@ No row becomes an object of Python.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,7 +27,9 @@ from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.repair.families import family_numbers
 from hdfsstore.repair.limits import Limits, Progress, silent
+from hdfsstore.repair.placement import Placement, placement_of
 from hdfsstore.repair.plan import OperatorPlan, StorePlan
+from hdfsstore.repair.provider_rows import RowsOfProvider
 from hdfsstore.repair.source import Source
 from hdfsstore.repair.store_writer import StoreFormat, StoreWriter, Written
 from hdfsstore.state.parallel import run_all
@@ -43,21 +45,37 @@ class Rewrite:
 
     Attributes:
         source: from where the rows come.
+        partitions: the number of state partitions of every operator; None: as it is.
+        provider: the class of the state store provider; None: as it is.
+        kinds: operator -> what the user says it is, for placement_of.
         limits: what the work may take.
         progress: is told of it.
     """
 
     source: Source
+    partitions: int | None = None
+    provider: str | None = None
+    kinds: Mapping[int, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     progress: Progress = silent
 
     @property
     def conf_changes(self) -> dict[str, str]:
-        """The settings that the entry of the offset log gets."""
-        return {}
+        """The settings that the entry of the offset log gets, as far as they differ."""
+        wanted = {}
+        if self.partitions is not None:
+            wanted[confs.SHUFFLE_PARTITIONS] = str(self.partitions)
+        if self.provider is not None:
+            wanted[confs.PROVIDER] = self.provider
+        return {name: value for name, value in wanted.items() if self.source.conf.get(name) != value}
 
     def plan(self) -> list[OperatorPlan]:
-        """What happens to each store. Schemas and numbers of families are read, and no rows."""
+        """What happens to each store. Schemas and numbers of families are read, and rows where only they can tell.
+
+        Raises:
+            PlacementError: the rule of an operator is not known.
+            RepairError: the provider has no such stores.
+        """
         return [
             OperatorPlan(
                 state.operator.operator_id,
@@ -76,7 +94,7 @@ class Rewrite:
         """
         for state, operator in zip(self.source.states, plans, strict=True):
             for store, plan in zip(state.operator.stores, operator.stores, strict=True):
-                self._job(state, store).read(plan, None, self.limits, self.progress)
+                self._job(state, store).read(plan, None)
 
     def write(self, fs: FileManager, root: str, version: int, plans: list[OperatorPlan]) -> UniqueIds:
         """Writes the state as a version of the checkpoint at `root`, reads it back, and completes the plan.
@@ -91,80 +109,129 @@ class Rewrite:
         """
         ids: UniqueIds = {}
         for state, operator in zip(self.source.states, plans, strict=True):
-            written = []
-            for store, plan in zip(state.operator.stores, operator.stores, strict=True):
-                written.append(self._job(state, store).write(fs, root, version, plan, self.limits, self.progress))
+            target = self._target(state)
+            written = [
+                self._job(state, store).write(fs, root, version, plan)
+                for store, plan in zip(state.operator.stores, operator.stores, strict=True)
+            ]
             by_partition = [[each.version_id[1] or "" for each in stores] for stores in zip(*written, strict=True)]
-            if any(any(stores) for stores in by_partition):
+            if any(map(any, by_partition)):
                 ids[state.operator.operator_id] = by_partition
-            result = _result_of(state, fs, root, version, by_partition)
+            result = _result_of(target, fs, root, version, by_partition)
             for store, partitions in zip(result.operator.stores, written, strict=True):
                 _check(result, store, partitions, self.limits, self.progress)
         return ids
 
     def _job(self, state: OperatorState, store: Store) -> _Job:
-        return _Job(state, store)
+        kind = self.kinds.get(state.operator.operator_id)
+        moves = self.partitions is not None and self.partitions != store.num_partitions
+        placement = placement_of(state, store, kind) if moves else None
+        return _Job(state, store, self._target(state), placement, self.partitions, self.limits, self.progress)
+
+    def _target(self, state: OperatorState) -> OperatorState:
+        """The same state with the provider and the settings of what is written."""
+        return replace(state, provider=self.provider or state.provider, conf={**state.conf, **self.conf_changes})
 
 
 class _Job:
-    """The work on one store."""
+    """The work on one store.
 
-    def __init__(self, state: OperatorState, store: Store) -> None:
+    Args:
+        state: where it is read.
+        target: the provider and the settings of what is written.
+        placement: the rule by which rows move; None: all stay.
+        partitions: into so many.
+    """
+
+    def __init__(
+        self,
+        state: OperatorState,
+        store: Store,
+        target: OperatorState,
+        placement: Placement | None,
+        partitions: int | None,
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
         self._state = state
         self._store = store
+        self._target = target
+        self._placement = placement
+        self._limits = limits
+        self._progress = progress
         self._name = f"operator {state.operator.operator_id}, {store.name}"
-        self._partitions = partitions_of(state, store)
+        self._from = partitions_of(state, store)
+        self._to = self._from
+        if placement is not None and partitions is not None:
+            self._to = list(range(1 if placement.keyless else partitions))
+        self._rows = RowsOfProvider(state, store, target.provider)
 
     def plan(self) -> StorePlan:
-        count = len(self._partitions)
-        return StorePlan(self._store.name, None, count, count)
+        rule = None if self._placement is None else self._placement.name
+        return StorePlan(self._store.name, rule, len(self._from), len(self._to))
 
-    def read(self, plan: StorePlan, writer: StoreWriter | None, limits: Limits, progress: Progress) -> None:
+    def read(self, plan: StorePlan, writer: StoreWriter | None) -> None:
         """Reads all rows, gives them to the writer if there is one, and counts them."""
 
-        def read(index: int) -> tuple[int, int]:
+        def read(partition_id: int) -> tuple[int, int]:
             rows = nbytes = 0
-            files = self._state.files(self._store, self._partitions[index])
-            for count, size in files.stream(self._state.version, partial(self._take, index, writer)):
-                progress(f"{self._name}: reading", count)
+            files = self._state.files(self._store, partition_id)
+            for count, size in files.stream(self._state.version, partial(self._take, partition_id, writer)):
+                self._progress(f"{self._name}: reading", count)
                 rows, nbytes = rows + count, nbytes + size
             return rows, nbytes
 
-        counted = run_all([partial(read, index) for index in range(len(self._partitions))], limits.workers)
+        counted = run_all([partial(read, partition_id) for partition_id in self._from], self._limits.workers)
         plan.rows_in = plan.rows_out = sum(rows for rows, _ in counted)
         plan.bytes_in = sum(nbytes for _, nbytes in counted)
 
-    def write(
-        self, fs: FileManager, root: str, version: int, plan: StorePlan, limits: Limits, progress: Progress
-    ) -> list[Written]:
+    def write(self, fs: FileManager, root: str, version: int, plan: StorePlan) -> list[Written]:
         """Writes the store; what was written, by partition."""
-        store = _store_at(self._store, fs, root, self._partitions)
-        folders = [store.partition_path(partition_id) for partition_id in self._partitions]
-        with StoreWriter(fs, folders, self._format(version), limits.memory, limits.tmp) as writer:
-            self.read(plan, writer, limits, progress)
-            progress(f"{self._name}: writing", 0)
-            written = writer.finish(limits.workers)
+        store = _store_at(self._store, fs, root, self._to)
+        folders = [store.partition_path(partition_id) for partition_id in self._to]
+        with StoreWriter(fs, folders, self._format(version), self._limits.memory, self._limits.tmp) as writer:
+            self.read(plan, writer)
+            self._progress(f"{self._name}: writing", 0)
+            written = writer.finish(self._limits.workers)
         plan.rows_out = sum(each.rows for each in written)
         plan.bytes_out = sum(each.size for each in written)
         return written
 
-    def _take(self, index: int, writer: StoreWriter | None, chunk: RecordChunk) -> tuple[int, int]:
+    def _take(self, partition_id: int, writer: StoreWriter | None, chunk: RecordChunk) -> tuple[int, int]:
         """Hands a chunk of a partition on; its rows and bytes."""
-        if writer is not None:
-            writer.add(index, chunk)
-        return len(chunk), _bytes_of(chunk)
+        size = _bytes_of(chunk)
+        places = None
+        if self._placement is not None:
+            self._placement.check(chunk, partition_id)
+            places = self._placement.partitions(chunk, len(self._to))
+        rows = self._rows.convert(chunk)
+        if writer is not None and places is None:
+            writer.add(self._to.index(partition_id), rows)
+        elif writer is not None and places is not None:
+            for place, part in _by_place(rows, places):
+                writer.add(place, part)
+        return len(chunk), size
 
     def _format(self, version: int) -> StoreFormat:
-        state = self._state
+        state, target = self._state, self._target
         families: Mapping[str, int] = family_numbers(state, self._store) or DEFAULT_FAMILY
-        return StoreFormat(
-            state.provider,
-            version,
-            bool(state.unique_ids.get(state.version)),
-            confs.compression_codec(state.conf),
-            confs.row_checksum(state.conf),
-            families,
-        )
+        has_ids = bool(state.unique_ids.get(state.version)) and target.provider != confs.HDFS_PROVIDER
+        codec, row_checksums = confs.compression_codec(target.conf), confs.row_checksum(target.conf)
+        return StoreFormat(target.provider, version, has_ids, codec, row_checksums, families)
+
+
+def _by_place(chunk: RecordChunk, places: pa.Int32Array) -> Iterator[tuple[int, RecordChunk]]:
+    """The rows of each place, in their order."""
+    order = pc.array_sort_indices(places)
+    keys, values = (
+        pa.Array.from_buffers(pa.int64(), len(chunk), [None, spans]).take(order).buffers()[1]
+        for spans in (chunk.keys, chunk.values)
+    )
+    start = 0
+    for counted in pc.value_counts(places.take(order)).to_pylist():
+        size = 8 * counted["counts"]
+        yield counted["values"], replace(chunk, keys=keys.slice(start, size), values=values.slice(start, size))
+        start += size
 
 
 def partitions_of(state: OperatorState, store: Store) -> list[int]:
@@ -196,7 +263,12 @@ def _store_at(store: Store, fs: FileManager, root: str, partition_ids: list[int]
 
 
 def _result_of(state: OperatorState, fs: FileManager, root: str, version: int, ids: list[list[str]]) -> OperatorState:
-    """The state that was written, for reading it back."""
+    """The state that was written, for reading it back.
+
+    Args:
+        state: its provider and settings.
+        ids: partition -> the unique id of each store, empty without ids.
+    """
     operator = state.operator
     stores = [_store_at(store, fs, root, list(range(len(ids)))) for store in operator.stores]
     return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyarrow.fs import FileType
@@ -32,7 +33,7 @@ class Source:
         begun: the batches after `latest` that have an entry in `offsets`, by number: a restart runs the last one again.
         offsets: the bytes of `offsets/N-1` and `offsets/N`, by number, and of those of `begun` if N is `latest`;
             batch 0 has none before it.
-        commit: the bytes of `commits/N`; None: Spark 2.1 wrote none.
+        commits: the bytes of `commits/N-1` and `commits/N`, by number, where they are there: Spark 2.1 wrote none.
         conf: the settings that `offsets/N` pins.
         states: the state of each stateful operator, by number.
     """
@@ -45,7 +46,7 @@ class Source:
     latest: int
     begun: tuple[int, ...]
     offsets: Mapping[int, bytes]
-    commit: bytes | None
+    commits: Mapping[int, bytes]
     conf: Mapping[str, str]
     states: tuple[OperatorState, ...]
 
@@ -89,7 +90,7 @@ class Source:
             latest=latest,
             begun=begun,
             offsets={number: _offsets(fs, path, number, batch_id) for number in wanted},
-            commit=_commit(fs, path, batch_id),
+            commits=_commits(fs, path, batch_id),
             conf=batch.conf,
             states=tuple(
                 checkpoint.operator_state(operator.operator_id, batch_id) for operator in checkpoint.operators
@@ -124,8 +125,9 @@ def _offsets(fs: FileManager, path: str, number: int, batch_id: int) -> bytes:
         ) from None
 
 
-def _commit(fs: FileManager, path: str, batch_id: int) -> bytes | None:
-    try:
-        return read_file(fs, f"{path}/commits/{batch_id}")
-    except FileNotFoundError:
-        return None
+def _commits(fs: FileManager, path: str, batch_id: int) -> dict[int, bytes]:
+    found = {}
+    for number in (batch_id - 1, batch_id):
+        with suppress(FileNotFoundError):
+            found[number] = read_file(fs, f"{path}/commits/{number}")
+    return found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
+from hdfsstore.checkpoint import conf as confs
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.location import Location, shown_location
 from hdfsstore.fs.storage_options import StorageOptions
@@ -15,6 +17,8 @@ from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.rewrite import Rewrite
 from hdfsstore.repair.source import Source
 
+# The state store providers by the names that users give.
+PROVIDERS = {"hdfs": confs.HDFS_PROVIDER, "rocksdb": confs.ROCKSDB_PROVIDER}
 _FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
@@ -28,6 +32,7 @@ class Options(TypedDict, total=False):
         keep_begun: such a batch is begun in the new checkpoint, too, with the same offsets.
         dry_run: nothing is written; the plan is returned.
         storage_options, to_storage_options: how the checkpoint and the new one are reached, as Checkpoint takes them.
+        operator_kinds: operator -> what it is, one of operator_kinds.KINDS, where Spark has not named it.
         limits: what the work may take.
         progress: is told how far it is.
     """
@@ -39,6 +44,7 @@ class Options(TypedDict, total=False):
     dry_run: bool
     storage_options: StorageOptions | None
     to_storage_options: StorageOptions | None
+    operator_kinds: Mapping[int, str]
     limits: Limits
     progress: Progress
 
@@ -58,20 +64,78 @@ def fork(location: Location, to: Location, **options: Unpack[Options]) -> Plan:
         RepairError: a batch was begun, and nothing says what to do about it; or there are files at `to`.
         StateStoreError: the source is damaged, or a storage fails.
     """
-    return _to_new("fork", location, to, options)
+    return _to_new("fork", location, to, None, None, options)
 
 
-def _to_new(verb: str, location: Location, to: Location, options: Options) -> Plan:
+def repartition(location: Location, to: Location, partitions: int, **options: Unpack[Options]) -> Plan:
+    """Writes a new checkpoint at one batch with another number of state partitions, the same for every operator.
+
+    Args:
+        partitions: the number.
+        location, to, options: as fork has them.
+
+    Raises:
+        PlacementError: rows are not where the rule of their operator puts them, or the rule is not known.
+        RepairError, StateStoreError: as with fork.
+    """
+    return _to_new("repartition", location, to, partitions, None, options)
+
+
+def convert(location: Location, to: Location, provider: str, **options: Unpack[Options]) -> Plan:
+    """Writes a new checkpoint at one batch for another state store provider.
+
+    Args:
+        provider: "hdfs" or "rocksdb".
+        location, to, options: as fork has them.
+
+    Raises:
+        RepairError: the provider has no such stores; or as with fork.
+        StateStoreError: as with fork.
+    """
+    return _to_new("convert", location, to, None, provider, options)
+
+
+def rewrite(
+    location: Location,
+    to: Location,
+    *,
+    partitions: int | None = None,
+    provider: str | None = None,
+    **options: Unpack[Options],
+) -> Plan:
+    """Does what fork, repartition and convert do in one pass over the state; see there.
+
+    Args:
+        partitions: the number of state partitions; None: as it is.
+        provider: "hdfs" or "rocksdb"; None: as it is.
+    """
+    return _to_new("rewrite", location, to, partitions, provider, options)
+
+
+def _to_new(
+    verb: str, location: Location, to: Location, partitions: int | None, provider: str | None, options: Options
+) -> Plan:
     started = time.monotonic()
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"partitions is {partitions}; give at least one")
+    if provider is not None and provider not in PROVIDERS:
+        raise ValueError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
     source = Source.open(location, options.get("batch_id"), options.get("storage_options"))
     keep = _kept(source, options)
     new = NewCheckpoint(source, to, options.get("to_storage_options"))
-    work = Rewrite(source, options.get("limits", Limits()), options.get("progress", silent))
+    work = Rewrite(
+        source,
+        partitions,
+        None if provider is None else PROVIDERS[provider],
+        options.get("operator_kinds", {}),
+        options.get("limits", Limits()),
+        options.get("progress", silent),
+    )
     plan = Plan(verb, source.path, source.batch_id, shown_location(to), work.plan())
     plan.conf = {name: (source.conf.get(name), value) for name, value in work.conf_changes.items()}
     plan.notes = list(_notes(source, options))
     if any(state.unique_ids for state in source.states):
-        plan.session = {_FORMAT_VERSION: "2"}
+        plan.session = {_FORMAT_VERSION: "1" if work.provider == confs.HDFS_PROVIDER else "2"}
     if options.get("dry_run"):
         work.count(plan.operators)
         plan.disk_bytes = sum(store.bytes_in or 0 for operator in plan.operators for store in operator.stores)
@@ -80,12 +144,10 @@ def _to_new(verb: str, location: Location, to: Location, options: Options) -> Pl
         lambda fs, path, version: work.write(fs, path, version, plan.operators),
         query_id=source.query_id if options.get("keep_query_id") else str(uuid.uuid4()),
         conf=work.conf_changes,
-        partitions=None,
+        partitions=partitions,
         keep=keep,
     )
-    return Report(
-        **{name: getattr(plan, name) for name in Plan.__slots__}, seconds=time.monotonic() - started, verified=True
-    )
+    return Report.of(plan, time.monotonic() - started, verified=True)
 
 
 def _kept(source: Source, options: Options) -> tuple[int, ...]:

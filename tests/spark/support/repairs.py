@@ -27,16 +27,23 @@ class Whole:
     """A query that was never stopped.
 
     Attributes:
+        name: of its case.
         query: the query, which may be started on other checkpoints.
         confs: that it needs.
         checkpoint: its checkpoint.
         outputs: the rows that each batch gave.
     """
 
+    name: str
     query: Query
     confs: Mapping[str, str]
     checkpoint: Path
     outputs: Outputs
+
+    @property
+    def middle(self) -> int:
+        """A batch after which there is input left: without, Spark runs no further batch at a restart."""
+        return min(1, len(list(self.checkpoint.glob("sources/0/[0-9]*"))) - 2)
 
     def stopped(self, batch_id: int, to: Path) -> Path:
         """A copy of the checkpoint in which this batch is the last one that was begun."""
@@ -67,7 +74,7 @@ class Wholes:
             with configured(self._spark, case.confs):
                 query = case.build(Inputs(self._spark, folder / "input"))
                 outputs = run(query, folder / "checkpoint")
-            self._ran[name] = Whole(query, case.confs, folder / "checkpoint", outputs)
+            self._ran[name] = Whole(name, query, case.confs, folder / "checkpoint", outputs)
         return self._ran[name]
 
 

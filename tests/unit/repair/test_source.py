@@ -20,7 +20,7 @@ def test_the_newest_committed_batch_is_the_default() -> None:
     assert (source.batch_id, source.latest, source.begun) == (2, 2, (3,))
     assert list(source.offsets) == [1, 2, 3]
     assert all(content == (UNFINISHED / "offsets" / str(n)).read_bytes() for n, content in source.offsets.items())
-    assert source.commit == (UNFINISHED / "commits" / "2").read_bytes()
+    assert source.commits == {n: (UNFINISHED / "commits" / str(n)).read_bytes() for n in (1, 2)}
     assert [state.version for state in source.states] == [3]
 
 

@@ -1,0 +1,184 @@
+"""`hdfsstore fork`, `repartition`, `convert`, `rewrite`: write a new checkpoint from which Spark goes on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hdfsstore.cli import options
+from hdfsstore.cli.option_file import read_options
+from hdfsstore.cli.plans import DryRun, show
+from hdfsstore.cli.progress import rows_told
+from hdfsstore.repair import verbs
+from hdfsstore.repair.limits import DEFAULT_MEMORY, Limits
+from hdfsstore.repair.operator_kinds import KINDS
+from hdfsstore.repair.plan import Plan
+from hdfsstore.state.conf import parse_bytes
+
+
+class Provider(StrEnum):
+    HDFS = "hdfs"
+    ROCKSDB = "rocksdb"
+
+
+To = Annotated[
+    str,
+    typer.Option(metavar="NEW", help="The new checkpoint: a folder or a URI, empty or missing.", show_default=False),
+]
+BatchId = Annotated[
+    int | None,
+    typer.Option("--batch", help="The batch after which Spark goes on; by default the newest committed one.", min=0),
+]
+Partitions = Annotated[int, typer.Option(help="The number of state partitions.", min=1, show_default=False)]
+ToProvider = Annotated[Provider, typer.Option(help="The state store provider.", show_default=False)]
+KeepQueryId = Annotated[
+    bool,
+    typer.Option(
+        "--keep-query-id",
+        help="The new checkpoint has the query id of the old one, so sinks that go by query id and batch take the "
+        "batches of both queries for the same.",
+    ),
+]
+DropBegun = Annotated[
+    bool,
+    typer.Option(
+        "--drop-begun",
+        help="Leave out a batch that was begun and is not committed: its rows are planned anew, and a sink that goes "
+        "by batch ids may get them twice.",
+    ),
+]
+KeepBegun = Annotated[
+    bool, typer.Option("--keep-begun", help="Spark runs such a batch again, with the same offsets, on the new state.")
+]
+OperatorKinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operator-kind",
+        metavar="OPERATOR=KIND",
+        help=f"What an operator is, where Spark has not named it (before 4.0): {', '.join(KINDS)}.",
+        show_default=False,
+    ),
+]
+Memory = Annotated[str, typer.Option(help="Rows that are held in memory at a time, such as 256m.")]
+Tmp = Annotated[
+    Path | None,
+    typer.Option(help="A local folder for what does not fit; by default the system's.", show_default=False),
+]
+ToOptionFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="As --option-file, for the storage of NEW; by default that is reached as PATH is.",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+_MEMORY = f"{DEFAULT_MEMORY >> 20}m"
+
+
+def _shared(
+    batch: BatchId = None,
+    keep_query_id: KeepQueryId = False,
+    drop_begun: DropBegun = False,
+    keep_begun: KeepBegun = False,
+    operator_kind: OperatorKinds = None,
+    memory: Memory = _MEMORY,
+    tmp: Tmp = None,
+    dry_run: DryRun = False,
+    option_file: options.OptionFile = None,
+    to_option_file: ToOptionFile = None,
+) -> verbs.Options:
+    """The options that all of these commands have."""
+    if drop_begun and keep_begun:
+        raise typer.BadParameter("--drop-begun and --keep-begun exclude each other")
+    storage = read_options(option_file) or None
+    return {
+        "batch_id": batch,
+        "keep_query_id": keep_query_id,
+        "drop_begun": drop_begun,
+        "keep_begun": keep_begun,
+        "operator_kinds": dict(_operator_kind(text) for text in operator_kind or ()),
+        "limits": Limits(_memory(memory), None if tmp is None else str(tmp)),
+        "dry_run": dry_run,
+        "storage_options": storage,
+        "to_storage_options": storage if to_option_file is None else read_options(to_option_file) or None,
+    }
+
+
+def _with_shared(command: Callable[..., Plan]) -> Callable[..., None]:
+    """A command of typer with the options of a function and all shared ones. It runs the verb and shows its plan."""
+    own, shared = (inspect.signature(each, eval_str=True).parameters for each in (command, _shared))
+    json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=options.Json)
+
+    def run(json: bool, **given: Any) -> None:
+        chosen = _shared(**{name: given.pop(name) for name in shared})
+        with rows_told() as progress:
+            plan = command(**given, **chosen, progress=progress)
+        show(plan, json)
+
+    named = [each for each in own.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*named, *shared.values(), json)]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in every}
+    return run
+
+
+@_with_shared
+def fork(path: options.Location, to: To, **chosen: Any) -> Plan:
+    """Write a whole, small checkpoint at one batch, to try things on or to start a second query.
+
+    Example: hdfsstore fork /data/checkpoint --batch 56 --to /data/trial
+    """
+    return verbs.fork(path, to, **chosen)
+
+
+@_with_shared
+def repartition(path: options.Location, to: To, partitions: Partitions, **chosen: Any) -> Plan:
+    """Write a new checkpoint with another number of state partitions, for every operator.
+
+    Example: hdfsstore repartition /data/checkpoint --partitions 10 --to /data/checkpoint-10
+    """
+    return verbs.repartition(path, to, partitions, **chosen)
+
+
+@_with_shared
+def convert(path: options.Location, to: To, provider: ToProvider, **chosen: Any) -> Plan:
+    """Write a new checkpoint for the other state store provider.
+
+    Example: hdfsstore convert /data/checkpoint --provider rocksdb --to /data/checkpoint-rocksdb
+    """
+    return verbs.convert(path, to, provider.value, **chosen)
+
+
+@_with_shared
+def rewrite(
+    path: options.Location,
+    to: To,
+    partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
+    provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
+    **chosen: Any,
+) -> Plan:
+    """Do what fork, repartition and convert do, in one pass over the state.
+
+    Example: hdfsstore rewrite /data/checkpoint --batch 56 --partitions 10 --provider rocksdb --to /data/new
+    """
+    return verbs.rewrite(path, to, partitions=partitions, provider=provider and provider.value, **chosen)
+
+
+def _operator_kind(text: str) -> tuple[int, str]:
+    number, equals, kind = text.partition("=")
+    if not equals or not number.isdecimal() or kind not in KINDS:
+        raise typer.BadParameter(f"{text!r} is not such as 0={KINDS[0]}", param_hint="--operator-kind")
+    return int(number), kind
+
+
+def _memory(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except (ValueError, KeyError):
+        raise typer.BadParameter(f"{text!r} is not a size such as 256m or 2g", param_hint="--memory") from None
