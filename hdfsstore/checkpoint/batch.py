@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hdfsstore.checkpoint.batch_conf import BatchConf
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 
@@ -23,6 +24,7 @@ class Batch:
         source_ids: the id of each source, or its position if it has no id.
         next_watermark_ms: the watermark of the next batch; None if this one is not committed.
         state_unique_ids: operator id -> partition -> the unique id of each store's version; empty without ids.
+        num_partitions: of the state; None in Spark 2.1.
     """
 
     batch_id: int
@@ -34,9 +36,11 @@ class Batch:
     source_ids: list[str]
     next_watermark_ms: int | None
     state_unique_ids: dict[int, list[list[str]]]
+    num_partitions: int | None
 
 
-def to_batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:
+def to_batch(batch_id: int, path: str, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:
+    """A batch by its entries in the logs. `path` is that of the entry in the offset log."""
     return Batch(
         batch_id,
         committed,
@@ -47,4 +51,5 @@ def to_batch(batch_id: int, entry: OffsetLogEntry, commit: CommitLogEntry | None
         entry.source_ids,
         commit.next_watermark_ms if commit else None,
         commit.state_unique_ids if commit else {},
+        BatchConf(path, entry.conf).num_partitions,
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch, to_batch
+from hdfsstore.checkpoint.batch_conf import Repartition, first_repartition, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.committed_states import CommittedStates
 from hdfsstore.checkpoint.location import find_checkpoint
@@ -114,8 +115,10 @@ class Checkpoint:
         started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
         committed = [batch_id for batch_id in started if batch_id in logged.commits.files]
         finished = self._logs.commits.read_all(logged.commits, committed)
+        files = logged.offsets.files
         return [
-            to_batch(number, entry, finished.get(number), number in logged.done) for number, entry in started.items()
+            to_batch(number, files[number].path, entry, finished.get(number), number in logged.done)
+            for number, entry in started.items()
         ]
 
     @property
@@ -141,6 +144,17 @@ class Checkpoint:
         """
         return self._states.latest(self._logs.look())
 
+    @property
+    def unfinished_repartition(self) -> Repartition | None:
+        """A batch that has begun and is not committed, and that changes the number of partitions; None: there is none.
+
+        Such a batch does not just run again. Spark 4.2 and later refuse to start the query
+        (STREAMING_UNFINISHED_REPARTITION_DETECTED) until the repartition to the same number has run again. Older
+        releases would start it, and lose state.
+        """
+        logged = self._logs.look()
+        return first_repartition(self._logs, logged, logged.offsets.files.keys() - logged.done)
+
     def batch(self, batch_id: int) -> Batch:
         """One batch.
 
@@ -159,20 +173,23 @@ class Checkpoint:
             raise BatchNotAvailableError(f"the checkpoint does not keep batch {batch_id}", self.path, remedy=kept)
         is_ended = batch_id in logged.commits.files
         finished = self._logs.commits.read(logged.commits, batch_id) if is_ended else None
-        return to_batch(batch_id, started, finished, batch_id in logged.done)
+        return to_batch(batch_id, begun[batch_id].path, started, finished, batch_id in logged.done)
 
     @property
     def operators(self) -> list[Operator]:
-        """The stateful operators, by number."""
+        """The stateful operators, by number, as they are at the newest committed batch."""
         return list_operators(self._fs, self.path)
 
     def operator(self, operator_id: int = 0, batch_id: int | None = None) -> Operator:
-        """One operator, with the metadata it has at a batch (the newest by default).
+        """One operator, with the metadata and partitions it has at a batch (the newest committed one by default).
 
         Raises:
             CheckpointNotFoundError: the query has no such operator.
         """
-        return self._states.operator(OperatorFiles(self._fs, self.path, operator_id, batch_id), batch_id)
+        logged = self._logs.look()
+        at = max(logged.done, default=None) if batch_id is None else batch_id
+        conf = nearest_conf(self._logs, logged, at)
+        return self._states.operator(OperatorFiles(self._fs, self.path, operator_id, at), at, conf)
 
     def read_state(
         self,
@@ -303,7 +320,8 @@ class Checkpoint:
         (int32), as Spark's `statestore` source has them with readChangeFeed.
 
         Raises:
-            As read_state; BatchNotAvailableError also if a batch has no delta any more.
+            As read_state; BatchNotAvailableError also if a batch has no delta any more, or if the number of partitions
+                changes.
         """
         if start_batch_id > end_batch_id:
             raise StateStoreError(
@@ -312,6 +330,7 @@ class Checkpoint:
                 remedy="Give the earlier one first",
             )
         self._states.committed(start_batch_id)
+        self._states.check_deltas(range(start_batch_id, end_batch_id + 1))
         request = StateRequest(
             operator_id=operator_id,
             store_name=store_name,

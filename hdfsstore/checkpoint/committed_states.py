@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint.batch_conf import BatchConf, first_repartition, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
 from hdfsstore.checkpoint.operators import Operator, OperatorFiles, list_operators
@@ -33,15 +34,16 @@ class CommittedStates:
 
     def find(self, operator_id: int, batch_id: int | None, batch_ids: Sequence[int] = ()) -> OperatorState:
         """The operator's state after a batch, as Checkpoint.operator_state says."""
-        (committed_id, conf, logged), files = both(
+        (committed_id, pinned, logged), files = both(
             self._fs,
             partial(self.committed, batch_id),
             partial(OperatorFiles, self._fs, self._path, operator_id, batch_id),
         )
+        conf = pinned.conf if pinned else {}
         return OperatorState(
             fs=self._fs,
             provider=self._readable(conf),
-            operator=self.operator(files, committed_id),
+            operator=self.operator(files, committed_id, pinned),
             version=committed_id + 1,
             unique_ids=self._unique_ids(operator_id, logged, batch_ids or (committed_id,)),
             conf=conf,
@@ -58,10 +60,10 @@ class CommittedStates:
             )
         return max(logged.done)
 
-    def operator(self, files: OperatorFiles, batch_id: int | None) -> Operator:
-        """The operator of these files, with the metadata it has at a batch. Raises CheckpointNotFoundError."""
+    def operator(self, files: OperatorFiles, batch_id: int | None, conf: BatchConf | None) -> Operator:
+        """The operator of these files, as it is at a batch of that conf. Raises CheckpointNotFoundError."""
         if not files.empty:
-            return files.at(batch_id)
+            return files.at(batch_id, conf)
         operators = list_operators(self._fs, self._path, batch_id)
         for operator in operators:
             if operator.operator_id == files.operator_id:
@@ -73,7 +75,7 @@ class CommittedStates:
             remedy=f"Its operators are {numbers}" if numbers else "It keeps no state",
         )
 
-    def committed(self, batch_id: int | None) -> tuple[int, dict[str, str], Logged]:
+    def committed(self, batch_id: int | None) -> tuple[int, BatchConf | None, Logged]:
         """A committed batch, the newest by default, the conf that it ran under, and the listing that tells of it.
 
         Any batch before the newest was committed once: its logs may be purged before its state is.
@@ -87,10 +89,18 @@ class CommittedStates:
             raise BatchNotAvailableError(
                 f"batch {batch_id} {what}", self._path, remedy=f"The newest committed batch is {latest}"
             )
-        for kept in sorted(begun, key=lambda kept: abs(kept - batch_id)):
-            if pinned := self._logs.offsets.read(logged.offsets, kept):  # None: purged since the listing
-                return batch_id, pinned.conf, logged
-        return batch_id, {}, logged
+        return batch_id, nearest_conf(self._logs, logged, batch_id), logged
+
+    def check_deltas(self, batch_ids: range) -> None:
+        """Raises BatchNotAvailableError if the changes of these batches are not all in deltas: see batch_conf.py."""
+        found = first_repartition(self._logs, self._logs.look(), batch_ids)
+        if found is not None:
+            raise BatchNotAvailableError(
+                f"the state has {found.before} partitions before batch {found.batch_id}, and {found.after} from it on: "
+                "no deltas lead from one to the other",
+                f"{self._path}/offsets/{found.batch_id}",
+                remedy="Read the changes of the batches before it and after it, each alone, and the state at it",
+            )
 
     def provider_of(self, conf: Mapping[str, str]) -> str:
         """The class of the state store provider that wrote a batch with that conf, else told by the files."""

@@ -14,6 +14,7 @@ ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 ENCODING_FORMAT = "spark.sql.streaming.stateStore.encodingFormat"
 MERGE_OPERATOR_VERSION = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -32,3 +33,8 @@ def merge_delimiter(conf: Mapping[str, str]) -> bytes:
 def row_checksum(conf: Mapping[str, str]) -> bool:
     """Whether each row of the state files carries a checksum."""
     return conf.get(ROW_CHECKSUM, "false").strip().lower() == "true"
+
+
+def strict_distribution(conf: Mapping[str, str]) -> bool:
+    """Whether Spark hashes the rows of every operator to the number of partitions that is pinned (3.3 and later)."""
+    return conf.get(STRICT_DISTRIBUTION, "false").strip().lower() == "true"

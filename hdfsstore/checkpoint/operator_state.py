@@ -69,6 +69,22 @@ class OperatorState:
         delimiter = confs.merge_delimiter(self.conf)
         return RocksDbPartitionReader(*where, file_format, unique_ids, delimiter, empty_folder=self.empty_folders)
 
+    def partitions(self, store: Store, key_type: StructType | None) -> list[int]:
+        """The partitions of a store that have its state at the version.
+
+        Others than those that each batch writes count if they have a file of it. Spark's own repartition writes one for
+        partitions of operators without keys, too, and a query begun before Spark 3.3 may have more of them.
+
+        Args:
+            key_type: of the rows.
+        """
+        written = store.needed_partitions(key_type)
+        return [i for i in store.partition_ids if i in written or self._has_state(store, i)]
+
+    def _has_state(self, store: Store, partition_id: int) -> bool:
+        ids = self.unique_ids.get(self.version)
+        return partition_id < len(ids) if ids is not None else self.files(store, partition_id).has(self.version)
+
     def family_codecs(self, store: Store, family: ColumnFamily, *, lists: bool) -> tuple[KeyCodec, ValueCodec]:
         """How the keys and values of a column family hold their rows.
 
@@ -114,7 +130,7 @@ class OperatorState:
 
     def first_chunk(self, store: Store) -> RecordChunk | None:
         """Some records of the store; None where it has none."""
-        for partition_id in store.partition_ids:
+        for partition_id in self.partitions(store, store.key_type):
             for chunk in self.reader(store, partition_id).stream(self.version, RecordChunk.copy):
                 return chunk
         return None

@@ -1,7 +1,6 @@
 """Finds the stateful operators of a query and their stores: in their metadata or, before Spark 4.0, in the folders.
 
-Without metadata, the number of partitions is in the offset log's conf of committed batches. Spark 2.1 has no conf
-there; then the folders are counted.
+The number of partitions is in the conf of the batch (batch_conf.py). Spark 2.1 logs none; then the folders are counted.
 
     state/<op>/<partition>/           the store "default"
     state/<op>/<partition>/<store>/   any other store
@@ -11,6 +10,7 @@ A global limit declares all partitions of the query, but has only 0/.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileInfo, FileType
 
+from hdfsstore.checkpoint.batch_conf import BatchConf, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs
-from hdfsstore.checkpoint.conf import SHUFFLE_PARTITIONS
 from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.checkpoint.operator_metadata import OperatorMetadataFiles, StoreMetadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
-from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, StateStoreError
+from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import both, in_order
 
@@ -40,9 +40,11 @@ class Store:
     Attributes:
         operator_id: the operator's number.
         name: "default", or the operator's name for it.
-        num_partitions: from the operator's metadata, else from the offset log, else the number of folders.
+        num_partitions: from the offset log, else from the operator's metadata, else the number of folders.
         num_cols_prefix_key: how many leading columns of the key a prefix scan takes; None if unknown.
-        partition_ids: those that have a folder.
+        partition_ids: those that have a folder, without those of `other_partition_ids`.
+        other_partition_ids: folders of partitions that the batch does not have: of batches before or after a
+            repartition.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class Store:
         partition_ids: list[int],
         num_partitions: int,
         metadata: StoreMetadata | None = None,
+        other_partition_ids: Sequence[int] = (),
     ) -> None:
         self.operator_id = operator_id
         self.name = name
         self.partition_ids = partition_ids
         self.num_partitions = num_partitions
+        self.other_partition_ids = list(other_partition_ids)
         self.num_cols_prefix_key = metadata.num_cols_prefix_key if metadata else None
         self._schema_files = metadata.schema_files if metadata else []
         self._fs = fs
@@ -73,7 +77,7 @@ class Store:
         return folder if self.name == DEFAULT_STORE else f"{folder}/{self.name}"
 
     def needed_partitions(self, key_type: StructType | None) -> range:
-        """The partitions that have a folder after a committed batch.
+        """The partitions that each batch writes, and that have a folder therefore.
 
         Args:
             key_type: of the rows. An operator without keys (a global limit or aggregation) runs only in partition 0.
@@ -205,26 +209,28 @@ class OperatorFiles:
         """Whether nothing is in the folder, or it is not there."""
         return not self._infos
 
-    def at(self, batch_id: int | None = None) -> Operator:
-        """The operator with the metadata it has at a batch (the newest by default)."""
+    def at(self, batch_id: int | None, conf: BatchConf | None) -> Operator:
+        """The operator with the metadata it has at a batch (the newest by default), under the conf of that batch."""
         metadata = self._metadata.at(batch_id)
-        partitions = dict(_numbered(self._infos))
+        folders = dict(_numbered(self._infos))
+        stores: dict[str, StoreMetadata | None] = {each.name: each for each in metadata.stores} if metadata else {}
         if metadata is None:
-            return self._of_folders(partitions, batch_id)
-        stores = [self._store(each.name, list(partitions), each.num_partitions, each) for each in metadata.stores]
-        return Operator(self.operator_id, metadata.name, stores, metadata.properties)
+            with in_order(self._fs, [partial(self._fs.list_folder, path) for path in folders.values()]) as listed:
+                names = sorted({name for infos in listed for name in _store_names(infos)})
+            stores = dict.fromkeys(names or [DEFAULT_STORE])
+        return Operator(
+            self.operator_id,
+            metadata.name if metadata else None,
+            [self._store(name, list(folders), conf, of_store) for name, of_store in stores.items()],
+            metadata.properties if metadata else {},
+        )
 
-    def _of_folders(self, partitions: dict[int, str], batch_id: int | None) -> Operator:
-        """An operator without metadata."""
-        ids = list(partitions)
-        num_partitions = _logged_partitions(self._fs, self._root, batch_id) or max(ids, default=-1) + 1
-        with in_order(self._fs, [partial(self._fs.list_folder, path) for path in partitions.values()]) as listed:
-            names = sorted({name for infos in listed for name in _store_names(infos)})
-        stores = [self._store(name, ids, num_partitions) for name in names or [DEFAULT_STORE]]
-        return Operator(self.operator_id, None, stores, {})
-
-    def _store(self, name: str, ids: list[int], num_partitions: int, metadata: StoreMetadata | None = None) -> Store:
-        return Store(self._fs, self._folder, self.operator_id, name, ids, num_partitions, metadata)
+    def _store(self, name: str, ids: list[int], conf: BatchConf | None, metadata: StoreMetadata | None) -> Store:
+        counted = max(ids, default=-1) + 1
+        number = (conf.num_partitions if conf else None) or (metadata.num_partitions if metadata else counted)
+        end = number if conf and conf.is_exact else counted
+        own, others = [i for i in ids if i < end], [i for i in ids if i >= end]
+        return Store(self._fs, self._folder, self.operator_id, name, own, number, metadata, others)
 
 
 def _metadata_of(fs: FileManager, folder: str, batch_id: int | None) -> OperatorMetadataFiles:
@@ -237,31 +243,18 @@ def _metadata_of(fs: FileManager, folder: str, batch_id: int | None) -> Operator
 
 
 def list_operators(fs: FileManager, root: str, batch_id: int | None = None) -> list[Operator]:
-    """The operators under `<root>/state`, by number, with the metadata they have at a batch (the newest by default)."""
-    ids = [operator_id for operator_id, _ in _numbered(fs.list_folder(f"{root}/state"))]
-    with in_order(fs, [partial(OperatorFiles, fs, root, operator_id, batch_id) for operator_id in ids]) as operators:
-        return [files.at(batch_id) for files in operators]
+    """The operators under `<root>/state`, by number, with the metadata and the partitions they have at a batch.
 
-
-def _logged_partitions(fs: FileManager, root: str, batch_id: int | None) -> int | None:
-    """The number of partitions that the offset log pins for a batch (the newest by default); None if it pins none.
-
-    Only committed batches are read. If the log has purged the batch, the newest one counts.
+    Args:
+        batch_id: the newest committed batch by default.
     """
     logs = BatchLogs(fs, root)
-    logged = logs.look()
-    for number in (batch_id, max(logged.done, default=None)):
-        entry = logs.offsets.read(logged.offsets, number) if number in logged.done else None
-        if entry is None:
-            continue
-        pinned = entry.conf.get(SHUFFLE_PARTITIONS)
-        if pinned is None:
-            return None
-        if not NUMBER.fullmatch(pinned) or int(pinned) < 1:
-            path = f"{root}/offsets/{number}"
-            raise CorruptFileError(f"{SHUFFLE_PARTITIONS} is {pinned!r}, not a number of partitions", path)
-        return int(pinned)
-    return None
+    infos, logged = both(fs, partial(fs.list_folder, f"{root}/state"), logs.look)
+    at = max(logged.done, default=None) if batch_id is None else batch_id
+    conf = nearest_conf(logs, logged, at)
+    ids = [operator_id for operator_id, _ in _numbered(infos)]
+    with in_order(fs, [partial(OperatorFiles, fs, root, operator_id, at) for operator_id in ids]) as operators:
+        return [files.at(at, conf) for files in operators]
 
 
 def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:

@@ -66,9 +66,9 @@ def _of_join_families(
         return lists, _readers(state, store, lists.key_type, request.partitions, list_family)
     rows = _family_converter(state, store, row_family)
     counts = _family_converter(state, store, count_family)
-    count_readers = {i: state.reader(store, i, count_family) for i in store.partition_ids}
-    converter = JoinSideConverter(counts, rows, count_readers, state.version)
-    return converter, _readers(state, store, rows.key_type, request.partitions, row_family)
+    readers = _readers(state, store, rows.key_type, request.partitions, row_family)
+    count_readers = {i: state.reader(store, i, count_family) for i in readers}
+    return JoinSideConverter(counts, rows, count_readers, state.version), readers
 
 
 def _refuse_schemas(request: StateRequest, store: Store) -> None:
@@ -94,16 +94,16 @@ def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tup
     count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
     rows = _row_converter(state, row_store, None, request.value_schema)
     counts = _row_converter(state, count_store, request.key_schema, None)
-    count_readers = {i: state.reader(count_store, i) for i in count_store.partition_ids}
-    converter = JoinSideConverter(counts, rows, count_readers, state.version)
-    return converter, _readers(state, row_store, rows.key_type, request.partitions)
+    readers = _readers(state, row_store, rows.key_type, request.partitions)
+    count_readers = {i: state.reader(count_store, i) for i in readers}
+    return JoinSideConverter(counts, rows, count_readers, state.version), readers
 
 
 def _readers(
     state: OperatorState, store: Store, key_type: StructType, wanted: Sequence[int] | None, family: str | None = None
 ) -> Readers:
     """Reads the wanted partitions. Raises CheckpointNotFoundError where one has no folder."""
-    found, declared = set(store.partition_ids), range(store.num_partitions)
+    found, declared = set(state.partitions(store, key_type)), range(store.num_partitions)
     expected = store.needed_partitions(key_type)
     needed = expected if wanted is None else [i for i in sorted(set(wanted)) if i in expected or i not in declared]
     partition_id = next((i for i in needed if i not in found), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 
 from hdfsstore import (
+    Batch,
     BatchNotAvailableError,
     Checkpoint,
     MissingFileError,
@@ -69,8 +70,9 @@ def history(
         pattern = parse_key(key, unique_names(options.key_schema(found[1])))
     except ConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--key") from None
-    story = _Story(checkpoint, *found, pattern)
-    times = {batch.batch_id: batch.timestamp_ms for batch in checkpoint.batches if batch.committed}
+    committed = [batch for batch in checkpoint.batches if batch.committed]
+    story = _Story(checkpoint, *found, pattern, committed)
+    times = {batch.batch_id: batch.timestamp_ms for batch in committed}
     first, last = start or 0, max(times, default=0) if end is None else end
     times = {batch_id: at for batch_id, at in times.items() if first <= batch_id <= last}
     if not times:
@@ -112,13 +114,17 @@ _Rows = dict[str, tuple[pa.Array, pa.Array, str]]  # Key as text -> key, value, 
 class _Story:
     """Follows keys from batch to batch: reads the whole state of the first batch, then the changes of each."""
 
-    def __init__(self, checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern, batches: Sequence[Batch]
+    ) -> None:
         self.unavailable: dict[int, StateStoreError] = {}  # why, for the batches before the first that can be read
         self._checkpoint = checkpoint
         self._operator_id = operator.operator_id
         self._store_name = store.name
         self._pattern = pattern
-        self._partitions = partitions_of(checkpoint, operator, store, pattern)
+        self._numbers = {batch.batch_id: batch.num_partitions for batch in batches}
+        self._last_of_number = {number: batch_id for batch_id, number in self._numbers.items()}
+        self._partitions: dict[int | None, list[int] | None] = {}  # by the number of partitions
         self._key = pattern.row if pattern.row is not None and has_one_form(pattern.row.type) else None
         self._rows: _Rows | None = None
 
@@ -132,9 +138,9 @@ class _Story:
                 return []
             return list(self._entries(batch_id, {} if batch_id == 0 else self._rows, self._rows))
         before = dict(self._rows)
-        of = (self._operator_id, self._store_name, self._partitions)
+        of = (self._operator_id, self._store_name)
         try:
-            changes = self._checkpoint.read_changes(batch_id, batch_id, *of)
+            changes = self._checkpoint.read_changes(batch_id, batch_id, *of, self._partitions_at(batch_id))
         except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
             self._rows = self._state(batch_id)
         else:
@@ -155,8 +161,18 @@ class _Story:
 
     def _state(self, batch_id: int) -> _Rows:
         of = (self._operator_id, self._store_name, batch_id)
-        with self._checkpoint.open_state(*of, partitions=self._partitions, key=self._key) as state:
+        partitions = self._partitions_at(batch_id)
+        with self._checkpoint.open_state(*of, partitions=partitions, key=self._key) as state:
             return {text: (key, value, json_texts(value)[0]) for text, key, value in self._matches(state)}
+
+    def _partitions_at(self, batch_id: int) -> list[int] | None:
+        number = self._numbers[batch_id]
+        if number not in self._partitions:
+            last = self._last_of_number[number]
+            operator = self._checkpoint.operator(self._operator_id, last)
+            store = operator.store(self._store_name)
+            self._partitions[number] = partitions_of(self._checkpoint, operator, store, self._pattern, last)
+        return self._partitions[number]
 
     def _matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Array, pa.Array]]:
         """The key as text, the key, and the value of each row that the pattern selects."""
@@ -167,8 +183,10 @@ class _Story:
                 yield text, kept["key"].slice(row, 1), kept["value"].slice(row, 1)
 
 
-def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern) -> list[int] | None:
-    """The partition of the key; None if all partitions have to be searched.
+def partitions_of(
+    checkpoint: Checkpoint, operator: Operator, store: Store, pattern: KeyPattern, batch_id: int | None = None
+) -> list[int] | None:
+    """The partition of the key at a batch; None if all partitions have to be searched.
 
     The hash is checked against some keys of the partition, because Spark before 3.3 could keep an aggregation in the
     partitioning of its input.
@@ -182,7 +200,7 @@ def partitions_of(checkpoint: Checkpoint, operator: Operator, store: Store, patt
         partition = hashed(pattern.row)[0].as_py()
         if partition not in store.partition_ids:
             return None
-        with checkpoint.open_state(operator.operator_id, store.name, partitions=[partition]) as state:
+        with checkpoint.open_state(operator.operator_id, store.name, batch_id, partitions=[partition]) as state:
             keys = next((batch["key"] for batch in state if batch.num_rows), None)
         fits = keys is not None and hashed(keys).unique().to_pylist() == [partition]
     except UnsupportedTypeError:  # Spark's hash does not take such a key, or its collation needs ICU.

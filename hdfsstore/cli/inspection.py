@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store, UnsupportedProviderError
+from hdfsstore.checkpoint.batch_conf import Repartition
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
 from hdfsstore.cli.progress import counted, rows_counted
@@ -66,14 +67,27 @@ class FamilyReport:
 
 
 @dataclass(frozen=True)
+class OtherPartitions:
+    """Folders of partitions that the state does not have any more: of batches before a repartition, or unfinished."""
+
+    partition_ids: list[int]
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class StoreReport:
-    """One store. `schemas` is empty if there is no schema file; `note` says why rows are not counted."""
+    """One store. `schemas` is empty if there is no schema file; `note` says why rows are not counted.
+
+    `partitions` are those of the newest committed batch; `other_partitions` is None if there are no other folders.
+    """
 
     name: str
     num_partitions: int
     num_cols_prefix_key: int | None
     schemas: list[FamilyReport]
     partitions: list[PartitionReport]
+    other_partitions: OtherPartitions | None
     note: str | None
 
 
@@ -90,6 +104,9 @@ class OperatorReport:
 class Report:
     """The whole report. Times are ISO 8601; `pinned` is the newest batch's conf in the offset log.
 
+    `watermark` is that of the last committed batch, `next_watermark` that of the batch after it. Of
+    `unfinished_batches` all run again at the next start but that of `unfinished_repartition`.
+
     `client` is what reaches the storage, with its release, where there is a choice (HDFS); else None.
 
     `damaged` has a text for each log whose newest entry is cut off: the error and its remedy. `repair` has one if an
@@ -102,10 +119,12 @@ class Report:
     provider: str
     committed_batches: list[int]
     unfinished_batches: list[int]
+    unfinished_repartition: Repartition | None
     damaged: list[str]
     repair: str | None
     last_batch_time: str | None
     watermark: str | None
+    next_watermark: str | None
     pinned: dict[str, str]
     operators: list[OperatorReport]
 
@@ -116,8 +135,7 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
     batches = checkpoint.batches
     newest = batches[-1] if batches else None
     committed = [batch for batch in batches if batch.committed]
-    # The last commit has the watermark of the next batch.
-    watermark = max([batch.next_watermark_ms or batch.watermark_ms for batch in committed[-1:]], default=0)
+    last = committed[-1] if committed else None
     return Report(
         checkpoint.path,
         fs.client_name if isinstance(fs, HdfsFileManager) else None,
@@ -125,10 +143,12 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
         checkpoint.provider,
         [batch.batch_id for batch in committed],
         [batch.batch_id for batch in batches if not batch.committed],
+        checkpoint.unfinished_repartition,
         [str(error) for error in checkpoint.damaged],
         None if (repair := checkpoint.repair) is None else str(repair),
-        _time(committed[-1].timestamp_ms) if committed else None,
-        _time(watermark),
+        _time(last.timestamp_ms) if last else None,
+        _time(last.watermark_ms) if last else None,
+        _time(last.next_watermark_ms or 0) if last else None,
         dict(sorted(newest.conf.items())) if newest else {},
         [
             OperatorReport(
@@ -150,11 +170,13 @@ def _query_id(checkpoint: Checkpoint) -> str | None:
 
 def _store(checkpoint: Checkpoint, operator: Operator, store: Store, count_rows: bool) -> StoreReport:
     note, counts, restarts = None, Counter[tuple[int, str]](), dict[int, Restart]()
+    partition_ids = store.partition_ids
     if count_rows:
         try:
             state = checkpoint.operator_state(operator.operator_id)
+            partition_ids = state.partitions(store, store.key_type)
             counts = _count_families(state, store) if store.has_families else _count(checkpoint, operator, store)
-            restarts = {number: state.files(store, number).restart(state.version) for number in store.partition_ids}
+            restarts = {number: state.files(store, number).restart(state.version) for number in partition_ids}
         except UnsupportedProviderError:
             note = "rows are not counted: this provider's files cannot be read yet"
         except StateStoreError as error:
@@ -177,10 +199,19 @@ def _store(checkpoint: Checkpoint, operator: Operator, store: Store, count_rows:
         ],
         [
             _partition(checkpoint, store, number, counts, restarts.get(number) if known else None)
-            for number in store.partition_ids
+            for number in partition_ids
         ],
+        _others(checkpoint, store, sorted({*store.partition_ids, *store.other_partition_ids} - {*partition_ids})),
         note,
     )
+
+
+def _others(checkpoint: Checkpoint, store: Store, partition_ids: list[int]) -> OtherPartitions | None:
+    if not partition_ids:
+        return None
+    folders = [usage(checkpoint.file_manager, store.partition_path(number)) for number in partition_ids]
+    sizes = [size for kinds in folders for size in kinds.values()]
+    return OtherPartitions(partition_ids, sum(size.files for size in sizes), sum(size.bytes for size in sizes))
 
 
 def _partition(
@@ -214,7 +245,8 @@ def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[
 
 def _count_families(state: OperatorState, store: Store) -> Counter[tuple[int, str]]:
     """The same for a store with column families."""
-    places = [(number, family.name) for number in store.partition_ids for family in store.column_families]
+    partition_ids = state.partitions(store, store.key_type)
+    places = [(number, family.name) for number in partition_ids for family in store.column_families]
     return Counter(
         {
             (number, name): sum(state.reader(store, number, name).stream(state.version, len))

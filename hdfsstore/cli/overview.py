@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hdfsstore.checkpoint.batch_conf import Repartition
 from hdfsstore.cli.inspection import Fields, Kinds, PartitionReport, Report, StoreReport
 
 SHOWN_PARTITIONS = 16
@@ -48,9 +49,24 @@ def _query(report: Report) -> list[tuple[str, str]]:
     ]
     if report.last_batch_time:
         pairs.append(("last one began", report.last_batch_time))
-    if report.unfinished_batches:
-        pairs.append(("batches unfinished", f"{_ranges(report.unfinished_batches)} (run again at the next start)"))
-    return [*pairs, ("watermark", report.watermark or "none")]
+    repartition = report.unfinished_repartition
+    again = [each for each in report.unfinished_batches if repartition is None or each != repartition.batch_id]
+    if again:
+        pairs.append(("batches unfinished", f"{_ranges(again)} (run again at the next start)"))
+    if repartition:
+        pairs.append(("repartition unfinished", _unfinished(repartition)))
+    pairs.append(("watermark", f"{report.watermark or 'none'} (of the last committed batch)"))
+    if report.next_watermark != report.watermark:
+        pairs.append(("next watermark", f"{report.next_watermark} (of the next batch)"))
+    return pairs
+
+
+def _unfinished(repartition: Repartition) -> str:
+    return (
+        f"batch {repartition.batch_id}, from {repartition.before} to {repartition.after} partitions. Spark 4.2 and "
+        f"later start the query only after another repartition to {repartition.after}. Do not start it with an older "
+        "Spark, which would lose state"
+    )
 
 
 def _show_store(console: Console, store: StoreReport) -> None:
@@ -67,6 +83,9 @@ def _show_store(console: Console, store: StoreReport) -> None:
         console.print(_pairs(pairs))
     if not store.schemas:
         console.print(Text("    no schema file (Spark 2 wrote none)", "yellow"))
+    if others := store.other_partitions:
+        text = f"    folders of another number of partitions: {_ranges(others.partition_ids)}"
+        console.print(Text(f"{text} ({others.files} files, {size(others.bytes)})", "yellow"))
     if store.note:
         console.print(Text(f"    {store.note}", "yellow"))
     if store.partitions:

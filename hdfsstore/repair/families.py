@@ -1,4 +1,4 @@
-"""Finds the partitions of a store, and the numbers that its column families have in its keys."""
+"""Finds the numbers that the column families of a store have in its keys."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Store
 from hdfsstore.errors import RepairError
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
-
-
-def own_partitions(store: Store) -> list[int]:
-    """The partitions that have a folder, without those left over from when there were more partitions."""
-    return sorted(partition_id for partition_id in store.partition_ids if partition_id < store.num_partitions)
 
 
 def family_numbers(state: OperatorState, store: Store) -> dict[str, int]:
@@ -24,7 +19,7 @@ def family_numbers(state: OperatorState, store: Store) -> dict[str, int]:
     found: dict[str, int] = {}
     if not store.has_families:
         return found
-    for partition_id in own_partitions(store):
+    for partition_id in state.partitions(store, store.key_type):
         reader = state.files(store, partition_id)
         numbers = dict(reader.families(state.version)) if isinstance(reader, RocksDbPartitionReader) else {}
         if found and numbers and numbers != found:

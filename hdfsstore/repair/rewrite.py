@@ -240,7 +240,7 @@ def partitions_of(state: OperatorState, store: Store) -> list[int]:
     Raises:
         CheckpointNotFoundError: one of them has no folder.
     """
-    there = [partition_id for partition_id in store.partition_ids if partition_id < store.num_partitions]
+    there = state.partitions(store, store.key_type)
     for partition_id in store.needed_partitions(store.key_type):
         if partition_id not in there:
             raise CheckpointNotFoundError(
@@ -248,7 +248,7 @@ def partitions_of(state: OperatorState, store: Store) -> list[int]:
                 store.partition_path(partition_id),
                 remedy="The checkpoint was not copied whole: its state would be lost",
             )
-    return sorted(there)
+    return there
 
 
 def _bytes_of(chunk: RecordChunk) -> int:

@@ -40,6 +40,11 @@ class Case:
         return _facts(self.folder)
 
     @property
+    def repartitioned(self) -> bool:
+        """Whether committed batches have other numbers of partitions."""
+        return bool(self.facts.get("borrowed_folders"))
+
+    @property
     def rocksdb(self) -> bool:
         return _has(self.checkpoint, "state/*/*/**/*.zip") or _has(self.checkpoint, "state/*/*/**/*.changelog")
 
@@ -70,6 +75,12 @@ class Read:
         """Spark's rows. Year-month intervals, which toArrow cannot give, were read as numbers of months."""
         table = pa.ipc.open_file(self.case.folder / "truth" / self.facts["file"]).read_all()
         return with_intervals(table, self.facts["in_months"])
+
+    @property
+    def crosses_repartition(self) -> bool:
+        """Whether it is a change feed over batches with other numbers of partitions."""
+        feed, batches = self.facts["change_feed"], self.case.facts["committed_batches"]
+        return self.case.repartitioned and feed == [batches[0], batches[-1]]
 
     def __str__(self) -> str:
         return f"{self.case}-{self.facts['file'].removesuffix('.arrow')}"

@@ -55,6 +55,11 @@ class BasePartitionReader:
         self._unique_ids = unique_ids
         self._empty_folder = empty_folder
 
+    def has(self, version: int) -> bool:
+        """Whether there is a file of the version, whose other files may be missing all the same."""
+        listing = StateFiles.list(self._fs, self._folder, self._format.extensions)
+        return (version, self._unique_ids.get(version)) in listing.snapshots | listing.deltas
+
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """All records of the deltas of `versions`, in their order, as `convert` of a version and its chunks."""
         return [

@@ -51,6 +51,7 @@ class Query:
 
     batches: for queries in processing time, which run batches without end: stop after so many, one a second.
     then: builds the query that goes on from the checkpoint afterwards, with confs_then on top of the case's confs.
+    between: called with the session and the checkpoint's folder before it goes on.
     """
 
     frame: DataFrame
@@ -60,6 +61,7 @@ class Query:
     batches: int | None = None
     then: Callable[[], Query] | None = None
     confs_then: dict[str, str] = field(default_factory=dict)
+    between: Callable[[SparkSession, Path], None] | None = None
 
 
 @dataclass(frozen=True)

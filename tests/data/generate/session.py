@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 PARTITIONS = 2
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def start(folder: Path, class_path: Path | None, confs: dict[str, str]) -> SparkSession:
@@ -24,7 +26,7 @@ def start(folder: Path, class_path: Path | None, confs: dict[str, str]) -> Spark
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
+        .config(SHUFFLE_PARTITIONS, str(PARTITIONS))
     )
     if class_path:
         builder = builder.config("spark.driver.extraClassPath", str(class_path))
@@ -33,3 +35,10 @@ def start(folder: Path, class_path: Path | None, confs: dict[str, str]) -> Spark
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def unset(spark: SparkSession, confs: Iterable[str]) -> None:
+    """Puts confs back to what they were at the start."""
+    for name in confs:
+        spark.conf.unset(name)
+    spark.conf.set(SHUFFLE_PARTITIONS, str(PARTITIONS))

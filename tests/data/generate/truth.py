@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType, YearMonthIntervalType
 
 from .borrowed_schema import readable_copy, with_prefixes
-from .session import start
+from .session import SHUFFLE_PARTITIONS, start, unset
 
 VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
 DEDUPLICATION_VALUES = (["__dummy__"], ["expiresAtMicros"])
@@ -31,7 +31,10 @@ SPECIAL = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
 
 @dataclass(frozen=True)
 class Read:
-    """One read of the statestore source. change_feed: first and last batch. nested: lists and maps as they are."""
+    """One read of the statestore source.
+
+    change_feed: first and last batch. of_few: these are not all batches. nested: lists and maps as they are.
+    """
 
     operator_id: int
     store_name: str
@@ -41,12 +44,14 @@ class Read:
     state_variable: str | None = None
     nested: bool = False
     timers: bool = False
+    of_few: bool = False
 
     @property
     def name(self) -> str:
         parts = [f"op{self.operator_id}", self.join_side or self.store_name, self.state_variable]
         parts += ["nested" if self.nested else None, "timers" if self.timers else None]
-        parts.append("changes" if self.change_feed else f"batch{self.batch_id}")
+        changes = "-".join(["changes", *map(str, self.change_feed or ())]) if self.of_few else "changes"
+        parts.append(changes if self.change_feed else f"batch{self.batch_id}")
         return "-".join(part for part in parts if part)
 
     def frame(self, spark: SparkSession, checkpoint: Path) -> DataFrame:
@@ -107,6 +112,33 @@ def joins_in_one_store(operator: Path) -> bool:
     return any("symmetricHashJoin" in file.read_text(encoding="utf-8") for file in files)
 
 
+def feeds_between_repartitions(checkpoint: Path, committed: list[int]) -> Iterator[tuple[int, int]]:
+    """The first and last batch of each run that has as many partitions as the batch before; none if all have."""
+    starts = [batch for batch in committed[1:] if partitions(checkpoint, batch) != partitions(checkpoint, batch - 1)]
+    for first, end in zip([committed[0] - 1, *starts], [*starts, committed[-1] + 1], strict=True) if starts else ():
+        if first + 1 < end:
+            yield first + 1, end - 1
+
+
+def partitions(checkpoint: Path, batch: int) -> str:
+    """How many the offset log says."""
+    entry = json.loads((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").split("\n")[1])
+    number: str = entry["conf"][SHUFFLE_PARTITIONS]
+    return number
+
+
+def with_written_folders(checkpoint: Path, batch: int) -> Path:
+    """A copy with only the folders of the partitions that the batch wrote: Spark reads whatever folder is there."""
+    copy = checkpoint.with_name("readable")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(checkpoint, copy)
+    for folder in copy.glob("state/*/[0-9]*"):
+        has_it = int(folder.name) < int(partitions(checkpoint, batch))
+        if not has_it or not [*folder.rglob(f"{batch + 1}.*"), *folder.rglob(f"{batch + 1}_*")]:
+            shutil.rmtree(folder)
+    return copy
+
+
 def reads(checkpoint: Path) -> Iterator[Read]:
     """Every operator, store and committed batch, both sides of joins, and all changes."""
     committed = committed_batches(checkpoint)
@@ -124,6 +156,8 @@ def reads(checkpoint: Path) -> Iterator[Read]:
                     yield replace(read, batch_id=batch)
                 if not timers:  # Spark fails on the first change of one
                     yield replace(read, change_feed=feed)
+                    for part in feeds_between_repartitions(checkpoint, committed):
+                        yield replace(read, batch_id=part[1], change_feed=part, of_few=True)
                 if kind in ("ListState", "MapState"):
                     yield replace(read, nested=True)
                     yield replace(read, nested=True, change_feed=feed)
@@ -289,6 +323,13 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
     else:
         readable = checkpoint
     committed = committed_batches(checkpoint)
+    changed = len({partitions(checkpoint, batch) for batch in committed}) > 1 if about["spark"][0] > "2" else False
+    if changed:
+        about["borrowed_folders"] = True
+
+    def folders_for(read: Read) -> Path:
+        return with_written_folders(checkpoint, read.batch_id) if changed else readable
+
     deduplicates = about["case"].removeprefix("rocksdb_").startswith("drop_duplicates")
     about |= {
         "operators": [
@@ -298,10 +339,9 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
         "committed_batches": committed,
         "unfinished_batches": [batch for batch in batches(checkpoint / "offsets") if batch not in committed],
         "state_metadata": state_metadata(spark, checkpoint),
-        "reads": [write(spark, read, readable, truth, deduplicates) for read in reads(checkpoint)],
+        "reads": [write(spark, read, folders_for(read), truth, deduplicates) for read in reads(checkpoint)],
     }
-    for conf in about["confs"]:
-        spark.conf.unset(conf)
+    unset(spark, about["confs"])
     (truth / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return about["reads"]
 

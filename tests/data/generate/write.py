@@ -16,9 +16,16 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from . import cases, rocksdb_by_hand, rocksdb_cases, transform_cases, types_cases  # noqa: F401 (they register their cases)
+from . import (  # noqa: F401 (they register their cases)
+    cases,
+    repartition_cases,
+    rocksdb_by_hand,
+    rocksdb_cases,
+    transform_cases,
+    types_cases,
+)
 from .case import CASES, Case, FailedOnPurpose, Inputs, Query
-from .session import start
+from .session import start, unset
 
 ON_PURPOSE = "failed on purpose"
 
@@ -33,14 +40,15 @@ def run(spark: SparkSession, case: Case, folder: Path) -> None:
         query = case.build(Inputs(spark, folder / "input"))
         names = run_query(query, folder / "checkpoint")
         while query.then:
+            if query.between:
+                query.between(spark, folder / "checkpoint")
             confs |= query.confs_then
             for name, value in query.confs_then.items():
                 spark.conf.set(name, value)
             query = query.then()
             names = run_query(query, folder / "checkpoint")
     finally:
-        for name in confs:
-            spark.conf.unset(name)
+        unset(spark, confs)
     if case.afterwards:
         case.afterwards(spark, folder / "checkpoint")
     about = {

@@ -254,7 +254,7 @@ class TestOperators:
     @pytest.mark.parametrize("ids", [None, (0, 1)])
     @pytest.mark.parametrize("one", [False, True])
     def test_metadata_of_version_2_at_a_batch(self, root: Any, ids: tuple[int, int] | None, one: bool) -> None:
-        checkpoint(root)
+        checkpoint(root, 6)
         folder = root / "state" / "0"
         was = "file:/gone/elsewhere/state/0/_stateSchema/default/"
         for batch_id, name, families in [(0, "0_u", ["a"]), (5, "5_u", ["a", "b"])]:

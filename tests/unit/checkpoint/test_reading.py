@@ -314,9 +314,9 @@ def test_any_declared_partition_of_an_operator_without_keys_may_be_asked_for() -
 
 def test_a_huge_declared_number_of_partitions(copy: Callable[[str], Path]) -> None:
     path = copy("aggregation")
-    metadata = path / "state/0/_metadata/metadata"
-    metadata.with_name(".metadata.crc").unlink()
-    metadata.write_text(metadata.read_text().replace('"numPartitions":2', '"numPartitions":1000000000000'))
+    for entry in path.glob("offsets/[0-9]*"):
+        entry.with_name(f".{entry.name}.crc").unlink()
+        entry.write_text(entry.read_text().replace('partitions":"2"', 'partitions":"1000000000000"'))
     with pytest.raises(hdfsstore.CheckpointNotFoundError, match="no partition 2"):
         hdfsstore.Checkpoint(path).read_state()
 

@@ -37,7 +37,12 @@ def test_rows_are_sparks(read: Read, placed: Callable[[Path], Any]) -> None:
     expected = read.rows
     if "key_hash" in expected.column_names:
         expected = expected.drop_columns("key_hash")
-    table = ours(read, placed(read.case.checkpoint))
+    root = placed(read.case.checkpoint)
+    if read.crosses_repartition:  # Spark gives what it finds in the folders of the last batch
+        with pytest.raises(hdfsstore.BatchNotAvailableError, match="no deltas lead from one to the other"):
+            ours(read, root)
+        return
+    table = ours(read, root)
     if "value" not in expected.column_names:
         # Spark 3.2 and 3.3 declare dropDuplicates' input row and keep a single null, which Spark 4.3 cannot read.
         assert table["value"].type == pa.struct([pa.field("__dummy__", pa.null())])

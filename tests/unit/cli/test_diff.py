@@ -18,6 +18,7 @@ CASES = [
     ("snapshots_purged", "default", 0),
     ("types_keys", "default", 0),
     ("rocksdb_unique_ids", "default", 0),
+    ("rocksdb_fewer_partitions", "default", 0),
     ("join_left_outer", "right-keyWithIndexToValue", 0),
 ]
 

@@ -26,6 +26,9 @@ from tests.unit.cli.states import states
         ("rocksdb_unique_ids", "default"),
         # of such a batch the changes of single keys cannot be told
         ("rocksdb_range_deletions_in_changelogs", "default"),
+        # across a repartition there are no changes
+        ("rocksdb_more_partitions", "default"),
+        ("rocksdb_fewer_partitions_unique_ids", "default"),
     ],
 )
 def test_tells_of_every_key_what_spark_reads_at_each_batch(case: str, store_name: str, run: Run) -> None:
@@ -48,6 +51,14 @@ def test_tells_what_became_of_a_key(run: Run) -> None:
     assert [line["batch_time"] for line in lines] == [
         json.loads(json_texts(pa.array([times[line["batch_id"]]], pa.timestamp("ms", "UTC")))[0]) for line in lines
     ]
+
+
+def test_a_key_is_looked_for_in_its_partition_of_each_batch(run: Run) -> None:
+    truth = states("rocksdb_more_partitions")
+    for key in {key for rows in truth.values() for key in rows}:
+        told = run("history", checkpoint("rocksdb_more_partitions"), "--key", key, "--json").lines
+        expected = {batch_id: json.loads(rows[key]) for batch_id, rows in truth.items() if key in rows}
+        assert {line["batch_id"]: line["value"] for line in told} == expected
 
 
 def test_a_key_that_goes_is_told_once(run: Run) -> None:

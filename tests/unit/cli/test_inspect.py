@@ -1,5 +1,6 @@
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,41 @@ def test_counts_the_rows_that_spark_reads(case: Case, run: Run) -> None:
             else:  # Spark 2
                 assert counts == [None] * len(counts)
                 assert "no schema" in store["note"]
+
+
+@pytest.mark.parametrize("case", ["rocksdb_repartition_unfinished", "transform_repartition_unfinished"])
+def test_an_unfinished_repartition_is_no_batch_that_runs_again(case: str, run: Run) -> None:
+    report = inspected(run, case)
+    assert report["unfinished_repartition"] == {"batch_id": 2, "before": 2, "after": 5}
+    (store,) = report["operators"][0]["stores"]
+    assert (store["num_partitions"], [each["partition_id"] for each in store["partitions"]]) == (2, [0, 1])
+    assert store["other_partitions"]["partition_ids"] == [2, 3, 4]
+    files = [file for file in checkpoint(case).glob("state/0/[234]/**/*") if file.is_file()]
+    shown = [file for file in files if not file.name.startswith(".") and "_metadata" not in file.parts]
+    assert store["other_partitions"]["files"] == len(shown)
+    assert store["other_partitions"]["bytes"] == sum(file.stat().st_size for file in shown)
+    out = " ".join(run("inspect", checkpoint(case)).out.split())
+    assert "repartition unfinished batch 2, from 2 to 5 partitions. Spark 4.2 and later start the query only" in out
+    assert "run again at the next start" not in out
+    assert "folders of another number of partitions: 2 to 4 (" in out
+
+
+def test_after_a_repartition_the_bars_are_those_of_the_newest_batch(run: Run) -> None:
+    (store,) = inspected(run, "rocksdb_fewer_partitions")["operators"][0]["stores"]
+    assert (store["num_partitions"], [each["partition_id"] for each in store["partitions"]]) == (2, [0, 1])
+    assert store["other_partitions"]["partition_ids"] == [2]
+    (store,) = inspected(run, "rocksdb_more_partitions")["operators"][0]["stores"]
+    assert (store["num_partitions"], [each["partition_id"] for each in store["partitions"]]) == (5, [0, 1, 2, 3, 4])
+    assert store["other_partitions"] is None
+
+
+def test_the_watermark_is_that_of_the_last_committed_batch(run: Run) -> None:
+    opened = Checkpoint(checkpoint("drop_duplicates_watermark"))
+    shown = inspected(run, "drop_duplicates_watermark")
+    last = opened.batches[-1]
+    assert last.next_watermark_ms
+    for name, milliseconds in (("watermark", last.watermark_ms), ("next_watermark", last.next_watermark_ms)):
+        assert datetime.fromisoformat(shown[name]).timestamp() * 1000 == milliseconds
 
 
 def test_schemas_sizes_and_times(run: Run) -> None:
@@ -174,7 +210,7 @@ def test_a_query_without_state(run: Run, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     out = run("inspect", tmp_path).out
     assert "keeps no state" in out
-    assert "watermark             none" in out
+    assert "watermark             none (of the last committed batch)" in out
 
 
 def test_a_damaged_state_file_hides_nothing_else(run: Run, tmp_path: Path) -> None:

@@ -22,7 +22,12 @@ from tests.support.continued_stores import (
 from tests.support.rows import counted
 from tests.support.truth import Case, cases
 
-STORES = [(case, store) for case in cases() if not case.rocksdb for store in stores_of(case.checkpoint)]
+STORES = [
+    (case, store)
+    for case in cases()
+    if not case.rocksdb and not case.repartitioned
+    for store in stores_of(case.checkpoint)
+]
 
 pytestmark = [
     pytest.mark.thorough,

@@ -27,8 +27,8 @@ WITH_FAMILIES = [case for case in ROCKSDB if any(case.checkpoint.glob("state/*/_
 
 
 # What a store does not go on from: checksums of rows, keys with a prefix, one partition of two, values that are not as
-# declared, deletions of ranges in changelogs, and zlib, which rocksdict has not.
-OTHERS = re.compile("row_checksum|session_window|complete|limit|3.2.1/.*duplicates|in_changelogs|_z$")
+# declared, deletions of ranges in changelogs, zlib, which rocksdict has not, and other numbers of partitions.
+OTHERS = re.compile("row_checksum|session_window|complete|limit|3.2.1/.*duplicates|in_changelogs|_z$|_partitions")
 
 
 def plain_reads() -> Iterator[Read]:
