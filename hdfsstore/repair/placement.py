@@ -25,7 +25,7 @@ from hdfsstore.codecs.rocksdb_keys import family_prefix
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import PlacementError, StateStoreError
-from hdfsstore.repair.families import family_numbers, own_partitions
+from hdfsstore.repair.families import family_numbers
 from hdfsstore.repair.operator_kinds import (
     JOIN,
     KINDS,
@@ -199,7 +199,8 @@ def check_placement(state: OperatorState, store: Store, placement: Placement, th
 
         return sum(state.files(store, partition_id).stream(state.version, one))
 
-    return sum(run_all([partial(check, partition_id) for partition_id in own_partitions(store)], threads))
+    partition_ids = state.partitions(store, store.key_type)
+    return sum(run_all([partial(check, partition_id) for partition_id in partition_ids], threads))
 
 
 def _parts(state: OperatorState, store: Store, kind: str) -> list[_Part]:

@@ -199,7 +199,7 @@ class _Rewind:
                 max_record_bytes=MAX_RECORD_BYTES,
             )
             for store in operator.stores:
-                for partition_id in store.partition_ids:
+                for partition_id in state.partitions(store, store.key_type):
                     state.files(store, partition_id).restart(state.version)
 
     def _notes(self, entry: OffsetLogEntry, newest: int, change: Change) -> list[str]:

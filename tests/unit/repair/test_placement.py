@@ -56,6 +56,10 @@ def placed(state: OperatorState, store: Store, placement: Placement, n: int) -> 
 def test_every_row_is_where_the_rule_puts_it(case: Case) -> None:
     for state, store in states(case):
         placement = placement_of(state, store)
+        if case.folder.name == "fewer_partitions_by_hand":  # Spark left the rows where they were
+            with pytest.raises(PlacementError, match="in partition 1 of 2, and belongs into 0"):
+                check_placement(state, store, placement)
+            continue
         rows = check_placement(state, store, placement)
         read = {
             (each["operator_id"], each["store_name"], each["batch_id"]): each["num_rows"]
