@@ -249,12 +249,16 @@ def list_operators(fs: FileManager, root: str, batch_id: int | None = None) -> l
         batch_id: the newest committed batch by default.
     """
     logs = BatchLogs(fs, root)
-    infos, logged = both(fs, partial(fs.list_folder, f"{root}/state"), logs.look)
+    logged = logs.look()
     at = max(logged.done, default=None) if batch_id is None else batch_id
-    conf = nearest_conf(logs, logged, at)
-    ids = [operator_id for operator_id, _ in _numbered(infos)]
-    with in_order(fs, [partial(OperatorFiles, fs, root, operator_id, at) for operator_id in ids]) as operators:
-        return [files.at(at, conf) for files in operators]
+    return operators_at(fs, root, at, nearest_conf(logs, logged, at))
+
+
+def operators_at(fs: FileManager, root: str, batch_id: int | None, conf: BatchConf | None) -> list[Operator]:
+    """The same for a batch whose conf is known."""
+    ids = [operator_id for operator_id, _ in _numbered(fs.list_folder(f"{root}/state"))]
+    with in_order(fs, [partial(OperatorFiles, fs, root, operator_id, batch_id) for operator_id in ids]) as operators:
+        return [files.at(batch_id, conf) for files in operators]
 
 
 def _numbered(infos: list[FileInfo]) -> list[tuple[int, str]]:

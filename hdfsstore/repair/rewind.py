@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from hdfsstore.checkpoint import conf as confs
+from hdfsstore.checkpoint.batch_conf import BatchConf
 from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
 from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.operators import list_operators
+from hdfsstore.checkpoint.operators import operators_at
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import BatchNotAvailableError, RepairError
 from hdfsstore.fs.file_manager import FileManager
@@ -187,7 +188,8 @@ class _Rewind:
         """Raises unless all files of the state after the batch are there."""
         provider = entry.conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
         ids = {} if commit is None else commit.state_unique_ids
-        for operator in list_operators(self.fs, self.root, batch_id):
+        conf = BatchConf(f"{self.root}/offsets/{batch_id}", entry.conf)
+        for operator in operators_at(self.fs, self.root, batch_id, conf):
             of_operator = ids.get(operator.operator_id)
             state = OperatorState(
                 fs=self.fs,
