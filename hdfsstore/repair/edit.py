@@ -29,7 +29,6 @@ from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.conditions.names import unique_names, with_names
 from hdfsstore.conditions.where import parse_condition
 from hdfsstore.errors import RepairError, SchemaMismatchError, StateStoreError
-from hdfsstore.repair.families import own_partitions
 from hdfsstore.repair.fitted_rows import fitted_rows, numbers
 from hdfsstore.repair.operator_kinds import AGGREGATION, JOIN, SESSION_WINDOW, TRANSFORM
 from hdfsstore.repair.provider_rows import RowsOfProvider, plain_chunk
@@ -129,7 +128,7 @@ class StoreEdit:
     def _all_rows(self) -> pa.Table:
         batches = [
             with_names(batch, self._schema)
-            for partition_id in own_partitions(self._store)
+            for partition_id in self._state.partitions(self._store, self._store.key_type)
             for batch in self._readers[partition_id].load(self._state.version, self._rows.of_partition(partition_id))
         ]
         return pa.Table.from_batches(batches, self._schema)
