@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -66,6 +67,52 @@ class Ahead(Generic[T]):
         """The result is not wanted any more. It must be called once, or `take` or `end`."""
         if not self._job.abandon(_places.release):
             _places.release()
+
+
+class InOrder(Iterator[T]):
+    """The results of calls, in their order. Up to `most` of the calls are made ahead of their turn.
+
+    Whoever takes no more results calls `drop`.
+    """
+
+    def __init__(self, works: Iterable[Callable[[], T]], most: int) -> None:
+        self._works = deque(works)
+        self._most = most
+        self._ahead: deque[Ahead[T]] = deque()
+        self._begin()
+
+    def __next__(self) -> T:
+        if self._ahead:
+            first = self._ahead.popleft()
+            try:
+                self._begin()
+            except BaseException:
+                first.drop()
+                raise
+            return first.take()
+        if not self._works:
+            raise StopIteration
+        work = self._works.popleft()
+        self._begin()
+        return work()
+
+    def drop(self, *, waits: bool = False) -> None:
+        """Makes no further calls. With `waits` it waits for the end of those that have begun."""
+        self._works.clear()
+        try:
+            while waits and self._ahead:
+                self._ahead.popleft().end()
+        finally:  # an interrupt ends the wait
+            while self._ahead:
+                self._ahead.popleft().drop()
+
+    def _begin(self) -> None:
+        while self._works and len(self._ahead) < self._most:
+            begun = Ahead.begin(self._works[0])
+            if begun is None:
+                return
+            self._ahead.append(begun)
+            self._works.popleft()
 
 
 @contextmanager

@@ -33,7 +33,8 @@ _ANONYMOUS = {
 _ENVIRONMENT = ("env",)
 _KEYS_OF_ENVIRONMENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _INSTANCE = ("container-role", "iam-role")
-_PROFILE = ("shared-credentials-file", "config-file")
+# What a profile can hold: a role, a login, keys, or the command of a process that prints some.
+_PROFILE = ("assume-role", "sso", "shared-credentials-file", "login", "custom-process", "config-file")
 _WEB_IDENTITY = ("assume-role-with-web-identity",)
 # The providers of botocore (their METHOD) that do what a class does; none: all of them, in botocore's order.
 _SOURCES: dict[str, tuple[str, ...]] = {

@@ -228,8 +228,11 @@ def test_what_is_missing(files: FileManager, folder: str) -> None:
     for path in (f"{folder}/other", f"{folder}/no/such/file"):
         with pytest.raises(FileNotFoundError):
             files.open_file(path)
-    infos = files.file_infos([f"{folder}/other", f"{folder}/file", f"{folder}/no/such/file"])
-    assert [info.type for info in infos] == [FileType.NotFound, FileType.File, FileType.NotFound]
+    paths = [f"{folder}/other", f"{folder}/file", f"{folder}/no/such/file"] * 9  # more than are asked for at once
+    infos = files.file_infos(paths)
+    assert [info.path for info in infos] == paths
+    assert [info.type for info in infos] == [FileType.NotFound, FileType.File, FileType.NotFound] * 9
+    assert files.file_infos([]) == []
     assert files.list_folder(f"{folder}/no/such") == []
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
+from hdfsstore.fs.ahead import InOrder
 from hdfsstore.fs.calls import Calls
 from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.hdfs.choose_client import choose
@@ -62,6 +63,7 @@ _REMEDIES = {
 }
 _UP = "Check that the NameNode and the DataNodes are up and can be reached from here"
 _OTHER = "Check what is at this path in HDFS, and what the log of the NameNode says"
+_INFOS_AT_ONCE = 8
 _KMS = "KMS"
 _KMS_REMEDY = "The file is in an encryption zone: see that hadoop.security.key.provider.path names its key server"
 
@@ -88,7 +90,13 @@ class HdfsFileManager:
         return sorted(infos, key=lambda info: info.base_name)
 
     def file_infos(self, paths: Sequence[str]) -> list[FileInfo]:
-        return [self._info(path) for path in paths]
+        if len(paths) == 1:
+            return [self._info(paths[0])]
+        infos = InOrder([partial(self._info, path) for path in paths], _INFOS_AT_ONCE)
+        try:
+            return list(infos)
+        finally:
+            infos.drop()
 
     def open_file(self, path: str, size: int | None = None) -> RangeReader:
         if size is None or size <= BLOCK:

@@ -16,12 +16,12 @@ from typing import Any
 
 from pyarrow.fs import FileInfo, FileType
 
+from hdfsstore.fs.ahead import InOrder
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure
-from hdfsstore.fs.threads import Job
 
 _OLD_MARKER = "_$folder$"
-_PARALLEL = 8
+_AT_ONCE = 8
 
 
 def list_folder(bucket: Bucket, key: str) -> list[FileInfo]:
@@ -41,16 +41,11 @@ def object_infos(bucket: Bucket, keys: list[str]) -> list[FileInfo]:
     """
     if len(keys) == 1:
         return [_info(bucket, keys[0])]
-    infos: list[FileInfo] = []
-    for start in range(0, len(keys), _PARALLEL):
-        jobs = [Job(partial(_info, bucket, key)) for key in keys[start : start + _PARALLEL]]
-        for job in jobs:
-            job.start()
-        for job in jobs:
-            while not job.wait(1):  # a signal that arrives just before a wait does not end it
-                pass
-        infos += [job.result() for job in jobs]
-    return infos
+    infos = InOrder([partial(_info, bucket, key) for key in keys], _AT_ONCE)
+    try:
+        return list(infos)
+    finally:
+        infos.drop()
 
 
 def _info(bucket: Bucket, key: str) -> FileInfo:

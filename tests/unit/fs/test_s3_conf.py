@@ -17,6 +17,7 @@ from hdfsstore.fs.s3_conf import s3_settings, secret_names
 from hdfsstore.fs.s3_keys import HONOURED, NOT_HONOURED, REFUSED, RENAMED, SECRETS, WITHOUT_MEANING
 from hdfsstore.fs.secret import Secret
 
+PROFILE = ("assume-role", "sso", "shared-credentials-file", "login", "custom-process", "config-file")
 KEYS = {"fs.s3a.access.key": "AKIA", "fs.s3a.secret.key": "s3cr3t"}
 OWN_KEYS = {"access_key": Secret("AKIA"), "secret_key": Secret("s3cr3t")}
 HADOOP = "org.apache.hadoop.fs.s3a"
@@ -147,7 +148,7 @@ def test_the_buckets_own_settings_win() -> None:
             {
                 "profile": "me",
                 "credentials_file": "/f",
-                "credential_sources": ("shared-credentials-file", "config-file"),
+                "credential_sources": PROFILE,
             },
         ),
         (

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.location import StorageLocation, renew, resolve
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.client import make_client
 from hdfsstore.fs.s3.s3_files import S3FileManager
 from hdfsstore.fs.s3.settings import S3Settings
+from hdfsstore.fs.s3_credentials import credentials
 from hdfsstore.fs.secret import Secret
 
 ENDPOINT = "http://127.0.0.1:9"
@@ -41,6 +45,26 @@ def test_only_the_sources_that_are_named_are_asked(monkeypatch: pytest.MonkeyPat
     assert key_of(S3Settings(endpoint_url=ENDPOINT, profile="me", credentials_file=file)) == "MINE"
     both = (*of_files, "env")
     assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=both, credentials_file=file)) == "DEFAULT"
+
+
+def test_a_profile_may_name_a_process_that_prints_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    keys = {"Version": 1, "AccessKeyId": "PRINTED", "SecretAccessKey": "x"}
+    program.write_text(f"print({json.dumps(json.dumps(keys))})")
+    (tmp_path / "profiles").write_text(f"[me]\ncredential_process={sys.executable} {program}\n")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONMENT")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    provider = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+    conf = {
+        "fs.s3a.aws.credentials.provider": provider,
+        "fs.s3a.auth.profile.name": "me",
+        "fs.s3a.auth.profile.file": str(tmp_path / "profiles"),
+    }
+    found = credentials(conf, {})
+    assert key_of(S3Settings(endpoint_url=ENDPOINT, **found)) == "PRINTED"
+    program.write_text("raise SystemExit('no keys today')")
+    with pytest.raises(StateStoreError, match="no keys today"):
+        make_client(S3Settings(endpoint_url=ENDPOINT, **found))
 
 
 def test_new_keys_reach_all_who_use_a_bucket() -> None:
