@@ -23,6 +23,13 @@ def rewind(
     replay_merged: Annotated[
         bool, typer.Option("--replay-merged", help="The next batch gets the rows of all batches that are taken back.")
     ] = False,
+    continue_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--continue-numbers",
+            help="Keep all batches, and add one with the offsets and the state of that batch: no number comes again.",
+        ),
+    ] = False,
     sink_accepts_batches_again: Annotated[
         bool,
         typer.Option(
@@ -43,13 +50,14 @@ def rewind(
 
     Example: hdfsstore rewind /data/checkpoint --to-batch 56 --file-sink /data/out
     """
-    if replay and replay_merged:
-        raise typer.BadParameter("--replay and --replay-merged exclude each other")
+    if replay + replay_merged + continue_numbers > 1:
+        raise typer.BadParameter("--replay, --replay-merged and --continue-numbers exclude each other")
     plan = repair.rewind(
         path,
         to_batch,
         replay=replay,
         replay_merged=replay_merged,
+        continue_numbers=continue_numbers,
         sink_accepts_batches_again=sink_accepts_batches_again,
         file_sink=file_sink,
         dry_run=dry_run,

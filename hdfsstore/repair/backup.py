@@ -212,6 +212,10 @@ class Backup:
         self.fs.delete([self._moved(path)])
         return True
 
+    def is_moved(self, path: str) -> bool:
+        """Whether the backup has a file that was taken."""
+        return bool(self.fs.file_infos([self._moved(path)])[0].type == FileType.File)
+
     def put(self, path: str) -> None:
         """Puts in a file that is staged, unless it is there.
 
@@ -233,7 +237,7 @@ class Backup:
     def take_out(self, path: str) -> None:
         """Deletes a file that was put in; another one of its name stays, and so does one that was moved back."""
         fs, where = self.place(path)
-        if path in self.change.moves and self.fs.file_infos([self._moved(path)])[0].type == FileType.NotFound:
+        if path in self.change.moves and not self.is_moved(path):
             return
         try:
             is_ours = _read(fs, where) == self.staged(path)

@@ -12,9 +12,9 @@ The same verb again then goes on at 3, and `undo` goes the way back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hdfsstore.checkpoint.guard import UNDO, Guard, encode_guard, parse_guard
 from hdfsstore.checkpoint.metadata_log import NUMBER
@@ -24,7 +24,7 @@ from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
-from hdfsstore.repair.backup import DONE, UNDONE, Backup
+from hdfsstore.repair.backup import CHECKPOINT, DONE, UNDONE, Backup
 from hdfsstore.repair.files import parts_of_state, state_files_from
 from hdfsstore.state.parallel import run_all
 
@@ -48,6 +48,20 @@ def begun(fs: FileManager, root: str, storage_options: StorageOptions | None = N
     if guard is None:
         raise RepairError("a repair was under way, and has ended just now", path, remedy="Look at its report")
     return guard, Backup.open(fs, root, guard.backup, storage_options)
+
+
+def resumed(
+    fs: FileManager, root: str, verb: str, arguments: Mapping[str, Any], storage_options: StorageOptions | None = None
+) -> Backup:
+    """The backup of the repair that is under way, for the same call to end it.
+
+    Raises:
+        RepairUnderWayError: it is another one.
+    """
+    guard, backup = begun(fs, root, storage_options)
+    if guard.verb != verb or backup.change.arguments != arguments:
+        raise guard.error(backup.folder)
+    return backup
 
 
 def check_promises(fs: FileManager, root: str) -> None:
@@ -134,7 +148,10 @@ def _put_guard(backup: Backup, verb: str, number: int) -> None:
 
 
 def _remove_state(backup: Backup) -> None:
-    """Deletes the state that the verb has written. Nobody else has written since: the guard is there."""
+    """Deletes the state that the verb has written. Nobody else has written since: the guard is there.
+
+    A file that the verb was to move, and is in its place and not in the backup, is the one that was there before.
+    """
     change = backup.change
     if change.state_version is None:
         return
@@ -142,7 +159,14 @@ def _remove_state(backup: Backup) -> None:
     kept = set(change.parts)
     ours = [path for path in parts_of_state(backup.fs, backup.root) if path not in kept]
     ours += state_files_from(backup.fs, backup.root, change.state_version)
-    backup.fs.delete([f"{backup.root}/{path}" for path in ours])
+    moves = set(change.moves)
+    backup.fs.delete(
+        [
+            f"{backup.root}/{path}"
+            for path in ours
+            if f"{CHECKPOINT}{path}" not in moves or backup.is_moved(f"{CHECKPOINT}{path}")
+        ]
+    )
 
 
 def _all(fs: FileManager, works: Sequence[Callable[[], T]]) -> list[T]:

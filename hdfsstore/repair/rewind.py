@@ -25,14 +25,21 @@ from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.fs.uris import scheme_of
 from hdfsstore.repair import in_place
-from hdfsstore.repair.backup import CHECKPOINT, FOLDER, SINK, Backup, Change
+from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change
 from hdfsstore.repair.files import LogFiles, entries_after, state_files_from
+from hdfsstore.repair.limits import Limits, Progress, silent
+from hdfsstore.repair.new_batch import NewBatch
 from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.rewrite import Rewrite
 from hdfsstore.repair.sink_log import SinkLog
-from hdfsstore.repair.source import refuse_our_own
+from hdfsstore.repair.source import Source, refuse_our_own
 from hdfsstore.repair.source_logs import check_known, reads_kafka
 
 VERB = "rewind"
+NO_ENTRY = (
+    "Spark's file sink needs an entry of this batch in its log, or the query ends at the next compaction: give "
+    "--file-sink if the query has such a sink"
+)
 
 
 def rewind(
@@ -41,10 +48,13 @@ def rewind(
     *,
     replay: bool = False,
     replay_merged: bool = False,
+    continue_numbers: bool = False,
     sink_accepts_batches_again: bool = False,
     file_sink: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     storage_options: StorageOptions | None = None,
+    limits: Limits | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Sets a query back, so that its next batch is `to_batch` + 1. The query must be stopped.
 
@@ -55,9 +65,12 @@ def rewind(
         to_batch: a committed batch. All after it are moved to `_hdfsstore_backup` (hdfsstore.repair.undo).
         replay: the entry of the next batch stays, so that it gets the same rows again.
         replay_merged: the same, with the rows of all batches that are taken back, as one batch.
+        continue_numbers: nothing is moved. A batch is added behind the newest one, with the offsets and the state of
+            `to_batch`, so that no number comes again.
         sink_accepts_batches_again: the sink takes a batch whose number it has seen, and does not skip it.
         file_sink: the folder of the query's file sink. The entries of its log are moved to the backup too.
         dry_run: nothing is changed.
+        limits, progress: what writing a state may take, and who is told of it.
 
     Returns:
         The plan of a dry run, else a Report.
@@ -70,37 +83,50 @@ def rewind(
         RepairUnderWayError: another repair has begun and not ended.
     """
     begun_at = time.monotonic()
-    if replay and replay_merged:
-        raise ValueError("replay and replay_merged exclude each other")
+    if replay + replay_merged + continue_numbers > 1:
+        raise ValueError("replay, replay_merged and continue_numbers exclude each other")
     fs, root = resolve(location, storage_options)
     find_checkpoint(fs, root)
-    arguments = {
+    arguments: dict[str, Any] = {
         "to_batch": to_batch,
         "replay": replay,
         "replay_merged": replay_merged,
+        "continue_numbers": continue_numbers,
         "sink_accepts_batches_again": sink_accepts_batches_again,
         "file_sink": None if file_sink is None else _absolute(file_sink),
     }
     logs = BatchLogs(fs, root)
     logged = logs.look()
+    work = None
+    if continue_numbers:
+        source = Source.open((fs, root), to_batch)
+        added = NewBatch(source, file_sink=arguments["file_sink"], storage_options=storage_options)
+        work = Rewrite(source, limits=limits or Limits(), progress=progress)
     if logged.repair is not None:
-        guard, backup = in_place.begun(fs, root, storage_options)
-        if guard.verb != VERB or backup.change.arguments != arguments:
-            raise guard.error(f"{root}/{FOLDER}/{backup.name}")
+        backup = in_place.resumed(fs, root, VERB, arguments, storage_options)
         plan = _plan(root, backup.change, ["an earlier run was killed; this one ends its work"])
     else:
         refuse_our_own(fs, root)
         in_place.check_promises(fs, root)
-        change, new, notes = _Rewind(fs, root, logs, logged, arguments, storage_options).change()
+        if work is None:
+            change, new, notes = _Rewind(fs, root, logs, logged, arguments, storage_options).change()
+        else:
+            change, new = added.change(VERB, arguments)
+            notes = [f"batch {added.batch_id} is added, with the offsets and the state of batch {to_batch}"]
+            notes += [] if change.sink else [NO_ENTRY]
         plan = _plan(root, change, notes)
-        if dry_run:
-            return plan
-        backup = Backup.begin(fs, root, change, new, storage_options)
-        in_place.begin(backup)
+        if not dry_run:
+            backup = Backup.begin(fs, root, change, new, storage_options)
+            in_place.begin(backup)
+    if work is not None:
+        plan.operators = work.plan()
     if dry_run:
         return plan
-    in_place.carry_out(backup)
-    return Report.of(plan, time.monotonic() - begun_at)
+    if work is None:
+        in_place.carry_out(backup)
+    else:
+        added.carry_out(backup, lambda to, path, version: work.write(to, path, version, plan.operators))
+    return Report.of(plan, time.monotonic() - begun_at, verified=work is not None)
 
 
 @dataclass(frozen=True, slots=True)

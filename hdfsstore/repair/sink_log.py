@@ -79,14 +79,8 @@ class SinkLog:
         """The entry of a batch without files: its path relative to the sink, and its content.
 
         Raises:
-            RepairError: the batch has an entry, or the entries that a compacted one needs are not all there.
+            RepairError: the entries that a compacted one needs are not all there.
         """
-        if batch_id in self._names:
-            raise RepairError(
-                f"the sink's log has an entry of batch {batch_id} already",
-                self._folder,
-                remedy="Is this the sink of another query?",
-            )
         interval = self._interval()
         if (batch_id + 1) % interval:
             return f"{FOLDER}/{batch_id}", _VERSION

@@ -8,6 +8,7 @@ from typing import Any
 
 from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError
 from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.repair.backup import FOLDER
 from tests.support.truth import DATA
 
@@ -18,8 +19,8 @@ def copy_of(case: str, to: Path, spark: str = "4.3.0") -> Path:
 
 
 def content(root: Path) -> dict[str, bytes]:
-    """The files of a checkpoint without the backups, by their paths."""
-    files = (path for path in root.rglob("*") if path.is_file())
+    """The files of a checkpoint by their paths, without the backups and what killed writers leave."""
+    files = (path for path in root.rglob("*") if path.is_file() and not TEMPORARY_NAME.fullmatch(path.name))
     found = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
     return {name: data for name, data in found.items() if not name.startswith(f"{FOLDER}/")}
 

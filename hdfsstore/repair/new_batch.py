@@ -1,0 +1,124 @@
+"""Adds a batch to a checkpoint in place: the offsets of batch N again, beside a state that was written anew.
+
+    offsets/<m>                      offsets/N word for word, but for settings that change; m comes after the newest one
+    state/<op>/<partition>/          version m + 1 of every partition of every store, each whole by itself
+    state/<op>/_metadata/v2/<m>      that of N, if the number of partitions changes, or a batch since has another one
+    commits/<m>                      commits/N with the new unique ids
+    <sink>/_spark_metadata/<m>       the empty entry of a file sink
+
+Spark's own repartition adds such a batch (OfflineStateRepartitionRunner.scala in Spark). Nothing that counts is
+replaced. What an attempt to run a batch has left after the newest one is moved to the backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from hdfsstore.errors import RepairError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair import in_place
+from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change
+from hdfsstore.repair.files import LogFiles, entries_after, parts_of_state, state_files_from
+from hdfsstore.repair.log_entries import with_conf, with_operator, with_unique_ids
+from hdfsstore.repair.rewrite import UniqueIds
+from hdfsstore.repair.sink_log import SinkLog
+from hdfsstore.repair.source import Source
+
+# Writes the state as a version below a path, and returns its unique ids.
+WriteState = Callable[[FileManager, str, int], UniqueIds]
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """The batch that is added.
+
+    Attributes:
+        source: the checkpoint at batch N.
+        conf: settings that change, by name.
+        partitions: another number of partitions; None: it stays.
+        file_sink: the folder of the query's file sink, as a URI or an absolute path.
+        storage_options: for it.
+    """
+
+    source: Source
+    conf: Mapping[str, str] = field(default_factory=dict)
+    partitions: int | None = None
+    file_sink: str | None = None
+    storage_options: StorageOptions | None = None
+
+    @property
+    def batch_id(self) -> int:
+        """Its number."""
+        return self.source.latest + 1
+
+    def change(self, verb: str, arguments: Mapping[str, Any]) -> tuple[Change, dict[str, bytes]]:
+        """The change, and the content of what it puts in; the commit's comes with the state.
+
+        Raises:
+            RepairError: the batch has no commit; or the sink's log does not take the entry.
+        """
+        source, new = self.source, self.batch_id
+        if source.batch_id not in source.commits:
+            raise RepairError(
+                "there is no log of commits to add a batch to: Spark 2.1 wrote this",
+                source.path,
+                remedy="Let a newer Spark run a batch on the checkpoint first",
+            )
+        offsets, commits = (LogFiles.listed(source.fs, source.path, log) for log in ("offsets", "commits"))
+        change = Change(
+            verb,
+            arguments,
+            guard=max(*offsets.entries, *commits.entries) + 1,
+            batch_id=new,
+            offsets=[*(number for number in offsets.entries if number < new), new],
+            commits=[*(number for number in commits.entries if number < new), new],
+            state_version=new + 1,
+            parts=parts_of_state(source.fs, source.path),
+            sink=self.file_sink,
+        )
+        left = [*entries_after(offsets, commits, source.latest), *state_files_from(source.fs, source.path, new + 1)]
+        change.moves.extend(f"{CHECKPOINT}{path}" for path in left)
+        content = self._metadata()
+        if self.file_sink is not None:
+            sink = SinkLog(*resolve(self.file_sink, self.storage_options))
+            change.moves.extend(f"{SINK}{path}" for path in sink.later(source.latest))
+            path, entry = sink.empty_entry(new)
+            content[f"{SINK}{path}"] = entry
+        change.puts.extend([*content, f"{CHECKPOINT}commits/{new}", f"{CHECKPOINT}offsets/{new}"])
+        path = f"{source.path}/offsets/{source.batch_id}"
+        content[change.puts[-1]] = with_conf(source.offsets[source.batch_id], path, self.conf)
+        return change, content
+
+    def carry_out(self, backup: Backup, write_state: WriteState) -> None:
+        """Adds it behind the guard, or ends what a killed run has begun."""
+        in_place.carry_out(backup, partial(self._write, write_state))
+
+    def _write(self, write_state: WriteState, backup: Backup) -> list[str]:
+        source, new = self.source, backup.change.batch_id
+        ids = write_state(source.fs, source.path, new + 1)
+        path = f"{source.path}/commits/{source.batch_id}"
+        commit = with_unique_ids(source.commits[source.batch_id], path, ids)
+        backup.stage(f"{CHECKPOINT}commits/{new}", commit)
+        return state_files_from(source.fs, source.path, new + 1)
+
+    def _metadata(self) -> dict[str, bytes]:
+        """The operators' metadata that the batch needs, by path."""
+        source, found = self.source, {}
+        for state in source.states:
+            folder = f"state/{state.operator.operator_id}/_metadata/v2"
+            numbers = LogFiles.listed(source.fs, source.path, folder).entries
+            kept = max((number for number in numbers if number <= source.batch_id), default=None)
+            if kept is None or (self.partitions is None and max(numbers) == kept):
+                continue
+            path = f"{source.path}/{folder}/{kept}"
+            content = read_file(source.fs, path)
+            if self.partitions is not None:
+                content = with_operator(content, path, None, self.partitions)
+            found[f"{CHECKPOINT}{folder}/{self.batch_id}"] = content
+        return found

@@ -1,0 +1,123 @@
+"""In-place repairs that are killed at each call that writes.
+
+After each kill the checkpoint is the old one, or the new one, or has a guard that makes Spark refuse it. A second run
+ends the work, and an undo takes it back.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdfsstore import Checkpoint
+from hdfsstore.repair.rewind import rewind
+from hdfsstore.repair.undo import undo
+from tests.faults import repairs
+from tests.faults.server import Server
+from tests.faults.shim import Action, Fault
+from tests.support.truth import DATA
+from tests.unit.repair.folders import content
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="the shim is for Linux and is compiled"
+)
+
+AGAIN = {"sink_accepts_batches_again": True}
+# The batch, and how.
+REWINDS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "moved": ("aggregation", 2, AGAIN),
+    "merged": ("aggregation", 1, {"replay_merged": True, **AGAIN}),
+    "added": ("aggregation", 1, {"continue_numbers": True}),
+    "added behind a begun batch": ("unfinished_batch", 1, {"continue_numbers": True}),
+    "moved in RocksDB": ("rocksdb_unique_ids", 1, AGAIN),
+    "added to RocksDB": ("rocksdb_unique_ids", 1, {"continue_numbers": True}),
+}
+# Each n-th call is one at which a process is killed. The others are for the long run.
+STEP = 23
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server("tests.faults.repairs") as started:
+        yield started
+
+
+def without_times(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Without what is another in each run: unique ids, and the names and the zips that have them."""
+    return {name: data for name, data in files.items() if name.partition("/")[0] in ("offsets", "metadata", "sources")}
+
+
+def committed(root: Path) -> list[int]:
+    return [batch.batch_id for batch in Checkpoint(root).batches if batch.committed]
+
+
+def kills(server: Server, root: Path, begin: Path, step: int, *call: Any) -> Iterator[str]:
+    """Kills a call at every step-th call that writes, before it and half-way through; a new copy each time."""
+    at = 1
+    while True:
+        for action in (Action.KILL_BEFORE, Action.KILL_HALF_WAY):
+            shutil.rmtree(root, ignore_errors=True)
+            shutil.copytree(begin, root)
+            outcome = server.run(*call, fault=Fault(str(root), action, at))
+            assert outcome.error is None, outcome.error
+            if not outcome.killed:
+                return
+            yield outcome.what
+        at += step
+
+
+@pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("name", REWINDS)
+def test_a_rewind_is_killed_at_any_call(server: Server, tmp_path: Path, name: str, step: int) -> None:
+    case, to, options = REWINDS[name]
+    begin, root, ended = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint", tmp_path / "ended"
+    old = content(begin)
+    shutil.copytree(begin, ended)
+    rewind(ended, to, **options)
+    new, batches = without_times(content(ended)), committed(ended)
+    seen: Counter[str] = Counter()
+    for number, what in enumerate(kills(server, root, begin, step, repairs.set_back, str(root), to, options)):
+        guarded = Checkpoint(root).repair is not None
+        state = "guarded" if guarded else "old" if content(root) == old else "new"
+        seen[state] += 1
+        if state == "new":
+            assert without_times(content(root)) == new, what
+        if number % 2 and state != "old":
+            undo(root)
+            assert content(root) == old, what
+        else:
+            if state != "new":
+                rewind(root, to, **options)
+            assert without_times(content(root)) == new, what
+            assert committed(root) == batches
+            for batch_id in batches:
+                Checkpoint(root).read_state(batch_id=batch_id)
+            undo(root)
+            assert content(root) == old, what
+    assert min(seen["guarded"], seen["old"]) > 0
+
+
+@pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("name", ["merged", "added to RocksDB"])
+def test_an_undo_is_killed_at_any_call(server: Server, tmp_path: Path, name: str, step: int) -> None:
+    case, to, options = REWINDS[name]
+    whole, begin, root = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "begin", tmp_path / "checkpoint"
+    shutil.copytree(whole, begin)
+    rewind(begin, to, **options)
+    old, new = content(whole), content(begin)
+    seen: Counter[str] = Counter()
+    for what in kills(server, root, begin, step, repairs.take_back, str(root)):
+        guarded = Checkpoint(root).repair is not None
+        seen["guarded" if guarded else "other"] += 1
+        if not guarded:
+            assert content(root) in (old, new), what
+        if guarded or content(root) == new:
+            undo(root)
+        assert content(root) == old, what
+    assert seen["guarded"] > 0
