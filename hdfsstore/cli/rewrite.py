@@ -1,20 +1,25 @@
-"""`hdfsstore fork`, `repartition`, `convert`, `rewrite`: write a new checkpoint from which Spark goes on."""
+"""`hdfsstore fork`, `repartition`, `convert`, `edit`, `rewrite`: write a new checkpoint from which Spark goes on."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 from hdfsstore.cli import options
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.plans import DryRun, show
 from hdfsstore.cli.progress import rows_told
+from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.repair import verbs
+from hdfsstore.repair.edit import Edit, sql_function
 from hdfsstore.repair.limits import DEFAULT_MEMORY, Limits
 from hdfsstore.repair.operator_kinds import KINDS
 from hdfsstore.repair.plan import Plan
@@ -36,6 +41,31 @@ BatchId = Annotated[
 ]
 Partitions = Annotated[int, typer.Option(help="The number of state partitions.", min=1, show_default=False)]
 ToProvider = Annotated[Provider, typer.Option(help="The state store provider.", show_default=False)]
+Remove = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION", help="Remove the rows that meet it, such as: value.count < 0.", show_default=False
+    ),
+]
+SetRows = Annotated[
+    Path | None,
+    typer.Option(
+        "--set",
+        metavar="FILE",
+        help="Put the rows of a Parquet file, with the columns that `hdfsstore read` writes: each replaces the row of "
+        "its key, or is new.",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SELECT",
+        help="Make all rows anew by a query of DuckDB on the table `state`, with key, value and partition_id.",
+        show_default=False,
+    ),
+]
 KeepQueryId = Annotated[
     bool,
     typer.Option(
@@ -156,18 +186,68 @@ def convert(path: options.Location, to: To, provider: ToProvider, **chosen: Any)
 
 
 @_with_shared
+def edit(
+    path: options.Location,
+    to: To,
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    remove: Remove = None,
+    set_rows: SetRows = None,
+    sql: Sql = None,
+    **chosen: Any,
+) -> Plan:
+    """Write a new checkpoint in which rows of one store are others: removed, put, or made anew.
+
+    Example: hdfsstore edit /data/checkpoint --remove "value.count < 0" --set rows.parquet --to /data/new
+    """
+    change = _edit(operator, store, remove, set_rows, sql)
+    if change is None:
+        raise typer.BadParameter("give --remove, --set or --sql")
+    return _fitting(partial(verbs.edit, path, to, change, **chosen))
+
+
+@_with_shared
 def rewrite(
     path: options.Location,
     to: To,
     partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
     provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    remove: Remove = None,
+    set_rows: SetRows = None,
+    sql: Sql = None,
     **chosen: Any,
 ) -> Plan:
-    """Do what fork, repartition and convert do, in one pass over the state.
+    """Do what fork, repartition, convert and edit do, in one pass over the state.
 
     Example: hdfsstore rewrite /data/checkpoint --batch 56 --partitions 10 --provider rocksdb --to /data/new
     """
-    return verbs.rewrite(path, to, partitions=partitions, provider=provider and provider.value, **chosen)
+    change = _edit(operator, store, remove, set_rows, sql)
+    edits = [] if change is None else [change]
+    wanted: dict[str, Any] = {"partitions": partitions, "provider": provider and provider.value, "edits": edits}
+    return _fitting(partial(verbs.rewrite, path, to, **wanted, **chosen))
+
+
+def _edit(operator: int, store: str, remove: str | None, set_rows: Path | None, sql: str | None) -> Edit | None:
+    if remove is None and set_rows is None and sql is None:
+        return None
+    if sql is not None and (remove is not None or set_rows is not None):
+        raise typer.BadParameter("--sql gives all rows, so neither --remove nor --set goes with it")
+    rows = None
+    if set_rows is not None:
+        try:
+            rows = pq.read_table(set_rows)
+        except (OSError, pa.ArrowException) as error:
+            raise typer.BadParameter(f"{set_rows} is no Parquet file: {error}", param_hint="--set") from None
+    return Edit(operator, store, remove, rows, None if sql is None else sql_function(sql))
+
+
+def _fitting(verb: Callable[[], Plan]) -> Plan:
+    try:
+        return verb()
+    except ConditionError as error:
+        raise typer.BadParameter(str(error), param_hint="--remove") from None
 
 
 def _operator_kind(text: str) -> tuple[int, str]:

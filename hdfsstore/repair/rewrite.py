@@ -1,6 +1,7 @@
 """The engine of a repair: reads each store of a source, moves and encodes its rows, and writes them as one new version.
 
     read      raw keys and values of a partition, in chunks (OperatorState.files)
+    edit      rows that are removed, put or made anew (edit.py)
     place     the partition of each row by the rule of its operator, which is proved on all rows of the source; without
               another number of partitions all rows stay where they are
     encode    the keys and values of another provider
@@ -11,9 +12,9 @@ No row becomes an object of Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,9 @@ from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError
+from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, RepairError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.repair.edit import Edit, StoreEdit
 from hdfsstore.repair.families import family_numbers
 from hdfsstore.repair.limits import Limits, Progress, silent
 from hdfsstore.repair.placement import Placement, placement_of
@@ -39,7 +41,7 @@ from hdfsstore.state.rocksdb.database_writer import DEFAULT_FAMILY
 UniqueIds = dict[int, list[list[str]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rewrite:
     """What is done to the state of a source.
 
@@ -47,6 +49,7 @@ class Rewrite:
         source: from where the rows come.
         partitions: the number of state partitions of every operator; None: as it is.
         provider: the class of the state store provider; None: as it is.
+        edits: changes of rows, at most one of each store. They come first.
         kinds: operator -> what the user says it is, for placement_of.
         limits: what the work may take.
         progress: is told of it.
@@ -55,6 +58,7 @@ class Rewrite:
     source: Source
     partitions: int | None = None
     provider: str | None = None
+    edits: Sequence[Edit] = ()
     kinds: Mapping[int, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     progress: Progress = silent
@@ -77,12 +81,8 @@ class Rewrite:
             RepairError: the provider has no such stores.
         """
         return [
-            OperatorPlan(
-                state.operator.operator_id,
-                state.operator.name,
-                [self._job(state, store).plan() for store in state.operator.stores],
-            )
-            for state in self.source.states
+            OperatorPlan(state.operator.operator_id, state.operator.name, [job.plan() for job in jobs])
+            for state, jobs in zip(self.source.states, self._jobs, strict=True)
         ]
 
     def count(self, plans: list[OperatorPlan]) -> None:
@@ -92,9 +92,9 @@ class Rewrite:
             PlacementError: rows are not where the rule of their operator puts them.
             StateStoreError: the state cannot be read.
         """
-        for state, operator in zip(self.source.states, plans, strict=True):
-            for store, plan in zip(state.operator.stores, operator.stores, strict=True):
-                self._job(state, store).read(plan, None)
+        for jobs, operator in zip(self._jobs, plans, strict=True):
+            for job, plan in zip(jobs, operator.stores, strict=True):
+                job.read(plan, None)
 
     def write(self, fs: FileManager, root: str, version: int, plans: list[OperatorPlan]) -> UniqueIds:
         """Writes the state as a version of the checkpoint at `root`, reads it back, and completes the plan.
@@ -108,12 +108,9 @@ class Rewrite:
             StateStoreError: the state cannot be read, or the files cannot be written.
         """
         ids: UniqueIds = {}
-        for state, operator in zip(self.source.states, plans, strict=True):
+        for state, jobs, operator in zip(self.source.states, self._jobs, plans, strict=True):
             target = self._target(state)
-            written = [
-                self._job(state, store).write(fs, root, version, plan)
-                for store, plan in zip(state.operator.stores, operator.stores, strict=True)
-            ]
+            written = [job.write(fs, root, version, plan) for job, plan in zip(jobs, operator.stores, strict=True)]
             by_partition = [[each.version_id[1] or "" for each in stores] for stores in zip(*written, strict=True)]
             if any(map(any, by_partition)):
                 ids[state.operator.operator_id] = by_partition
@@ -122,11 +119,26 @@ class Rewrite:
                 _check(result, store, partitions, self.limits, self.progress)
         return ids
 
-    def _job(self, state: OperatorState, store: Store) -> _Job:
+    @cached_property
+    def _jobs(self) -> list[list[_Job]]:
+        """The work on each store of each operator."""
+        edits = {(edit.operator_id, edit.store_name): edit for edit in self.edits}
+        if len(edits) < len(self.edits):
+            raise RepairError("there are two edits of one store", self.source.path, remedy="Give one after the other")
+        jobs = []
+        for state in self.source.states:
+            of = state.operator
+            jobs.append([self._job(state, store, edits.pop((of.operator_id, store.name), None)) for store in of.stores])
+        for operator_id, name in edits:
+            raise RepairError(f"there is no store {name!r} of an operator {operator_id} to edit", self.source.path)
+        return jobs
+
+    def _job(self, state: OperatorState, store: Store, edit: Edit | None) -> _Job:
         kind = self.kinds.get(state.operator.operator_id)
         moves = self.partitions is not None and self.partitions != store.num_partitions
-        placement = placement_of(state, store, kind) if moves else None
-        return _Job(state, store, self._target(state), placement, self.partitions, self.limits, self.progress)
+        placement = placement_of(state, store, kind) if moves or edit is not None else None
+        edits = None if edit is None or placement is None else StoreEdit(state, store, edit, placement.kind)
+        return _Job(state, store, self._target(state), placement, self.partitions, edits, self.limits, self.progress)
 
     def _target(self, state: OperatorState) -> OperatorState:
         """The same state with the provider and the settings of what is written."""
@@ -140,7 +152,8 @@ class _Job:
         state: where it is read.
         target: the provider and the settings of what is written.
         placement: the rule by which rows move; None: all stay.
-        partitions: into so many.
+        partitions: into so many; None: as many as there are.
+        edit: of the rows.
     """
 
     def __init__(
@@ -150,6 +163,7 @@ class _Job:
         target: OperatorState,
         placement: Placement | None,
         partitions: int | None,
+        edit: StoreEdit | None,
         limits: Limits,
         progress: Progress,
     ) -> None:
@@ -157,13 +171,14 @@ class _Job:
         self._store = store
         self._target = target
         self._placement = placement
+        self._edit = edit
         self._limits = limits
         self._progress = progress
         self._name = f"operator {state.operator.operator_id}, {store.name}"
         self._from = partitions_of(state, store)
         self._to = self._from
-        if placement is not None and partitions is not None:
-            self._to = list(range(1 if placement.keyless else partitions))
+        if placement is not None:
+            self._to = list(range(1 if placement.keyless else partitions or store.num_partitions))
         self._rows = RowsOfProvider(state, store, target.provider)
 
     def plan(self) -> StorePlan:
@@ -171,19 +186,22 @@ class _Job:
         return StorePlan(self._store.name, rule, len(self._from), len(self._to))
 
     def read(self, plan: StorePlan, writer: StoreWriter | None) -> None:
-        """Reads all rows, gives them to the writer if there is one, and counts them."""
+        """Reads all rows, gives what becomes of them to the writer if there is one, and counts."""
 
-        def read(partition_id: int) -> tuple[int, int]:
-            rows = nbytes = 0
+        def read(partition_id: int) -> tuple[int, int, int]:
+            total = (0, 0, 0)
             files = self._state.files(self._store, partition_id)
-            for count, size in files.stream(self._state.version, partial(self._take, partition_id, writer)):
-                self._progress(f"{self._name}: reading", count)
-                rows, nbytes = rows + count, nbytes + size
-            return rows, nbytes
+            for counts in files.stream(self._state.version, partial(self._take, partition_id, writer)):
+                self._progress(f"{self._name}: reading", counts[0])
+                total = (total[0] + counts[0], total[1] + counts[1], total[2] + counts[2])
+            return total
 
         counted = run_all([partial(read, partition_id) for partition_id in self._from], self._limits.workers)
-        plan.rows_in = plan.rows_out = sum(rows for rows, _ in counted)
-        plan.bytes_in = sum(nbytes for _, nbytes in counted)
+        plan.rows_in, plan.bytes_in, plan.rows_out = (sum(column) for column in zip(*counted, strict=True))
+        if self._edit is not None:
+            for chunk in self._edit.added():
+                self._hand_on(chunk, None, writer)
+                plan.rows_out += len(chunk)
 
     def write(self, fs: FileManager, root: str, version: int, plan: StorePlan) -> list[Written]:
         """Writes the store; what was written, by partition."""
@@ -197,20 +215,32 @@ class _Job:
         plan.bytes_out = sum(each.size for each in written)
         return written
 
-    def _take(self, partition_id: int, writer: StoreWriter | None, chunk: RecordChunk) -> tuple[int, int]:
-        """Hands a chunk of a partition on; its rows and bytes."""
-        size = _bytes_of(chunk)
-        places = None
+    def _take(self, partition_id: int, writer: StoreWriter | None, chunk: RecordChunk) -> tuple[int, int, int]:
+        """Takes a chunk of a partition: its rows and bytes, and how many rows of it are left."""
+        size, rows = _bytes_of(chunk), len(chunk)
         if self._placement is not None:
             self._placement.check(chunk, partition_id)
-            places = self._placement.partitions(chunk, len(self._to))
-        rows = self._rows.convert(chunk)
-        if writer is not None and places is None:
-            writer.add(self._to.index(partition_id), rows)
-        elif writer is not None and places is not None:
-            for place, part in _by_place(rows, places):
-                writer.add(place, part)
-        return len(chunk), size
+        if self._edit is not None:
+            chunk = self._edit.kept(chunk, partition_id)
+        stays = self._placement is None or len(self._to) == self._store.num_partitions
+        self._hand_on(chunk, partition_id if stays else None, writer)
+        return rows, size, len(chunk)
+
+    def _hand_on(self, chunk: RecordChunk, partition_id: int | None, writer: StoreWriter | None) -> None:
+        """Gives rows to the writer.
+
+        Args:
+            partition_id: where they stay; None: their keys tell.
+        """
+        if writer is None or not len(chunk):
+            return
+        if partition_id is not None:
+            writer.add(self._to.index(partition_id), self._rows.convert(chunk))
+            return
+        assert self._placement is not None
+        places = self._placement.partitions(chunk, len(self._to))
+        for place, part in _by_place(self._rows.convert(chunk), places):
+            writer.add(place, part)
 
     def _format(self, version: int) -> StoreFormat:
         state, target = self._state, self._target

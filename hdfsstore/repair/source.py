@@ -98,6 +98,11 @@ class Source:
         )
 
     @property
+    def commit(self) -> bytes | None:
+        """The bytes of `commits/N`; None: Spark 2.1 wrote none."""
+        return self.commits.get(self.batch_id)
+
+    @property
     def provider(self) -> str:
         """The class of the state store provider."""
         return self.states[0].provider if self.states else self.conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)

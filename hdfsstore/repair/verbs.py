@@ -1,16 +1,17 @@
-"""The verbs that write a whole new state: fork, and what else the engine does on the way."""
+"""The verbs that write a whole new state: fork, repartition, convert, edit, and all of them in one pass."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, Unpack
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.location import Location, shown_location
 from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.limits import Limits, Progress, silent
 from hdfsstore.repair.new_checkpoint import NewCheckpoint
 from hdfsstore.repair.plan import Plan, Report
@@ -64,7 +65,7 @@ def fork(location: Location, to: Location, **options: Unpack[Options]) -> Plan:
         RepairError: a batch was begun, and nothing says what to do about it; or there are files at `to`.
         StateStoreError: the source is damaged, or a storage fails.
     """
-    return _to_new("fork", location, to, None, None, options)
+    return _to_new("fork", location, to, options)
 
 
 def repartition(location: Location, to: Location, partitions: int, **options: Unpack[Options]) -> Plan:
@@ -78,7 +79,7 @@ def repartition(location: Location, to: Location, partitions: int, **options: Un
         PlacementError: rows are not where the rule of their operator puts them, or the rule is not known.
         RepairError, StateStoreError: as with fork.
     """
-    return _to_new("repartition", location, to, partitions, None, options)
+    return _to_new("repartition", location, to, options, partitions)
 
 
 def convert(location: Location, to: Location, provider: str, **options: Unpack[Options]) -> Plan:
@@ -92,7 +93,24 @@ def convert(location: Location, to: Location, provider: str, **options: Unpack[O
         RepairError: the provider has no such stores; or as with fork.
         StateStoreError: as with fork.
     """
-    return _to_new("convert", location, to, None, provider, options)
+    return _to_new("convert", location, to, options, provider=provider)
+
+
+def edit(location: Location, to: Location, change: Edit, **options: Unpack[Options]) -> Plan:
+    """Writes a new checkpoint at one batch in which rows of one store are others.
+
+    Args:
+        change: what becomes of the rows.
+        location, to, options: as fork has them.
+
+    Raises:
+        ConditionError: the condition does not fit the store.
+        PlacementError: rows are not where the rule of their operator puts them, or the rule is not known.
+        SchemaMismatchError: rows do not fit the store; the message has the number of the first one.
+        RepairError: there is no such store, or it keeps counts or indexes beside its rows; or as with fork.
+        StateStoreError: as with fork.
+    """
+    return _to_new("edit", location, to, options, edits=(change,))
 
 
 def rewrite(
@@ -101,19 +119,27 @@ def rewrite(
     *,
     partitions: int | None = None,
     provider: str | None = None,
+    edits: Sequence[Edit] = (),
     **options: Unpack[Options],
 ) -> Plan:
-    """Does what fork, repartition and convert do in one pass over the state; see there.
+    """Does what fork, repartition, convert and edit do in one pass over the state; see there.
 
     Args:
         partitions: the number of state partitions; None: as it is.
         provider: "hdfs" or "rocksdb"; None: as it is.
+        edits: changes of rows, at most one of each store.
     """
-    return _to_new("rewrite", location, to, partitions, provider, options)
+    return _to_new("rewrite", location, to, options, partitions, provider, edits)
 
 
 def _to_new(
-    verb: str, location: Location, to: Location, partitions: int | None, provider: str | None, options: Options
+    verb: str,
+    location: Location,
+    to: Location,
+    options: Options,
+    partitions: int | None = None,
+    provider: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> Plan:
     started = time.monotonic()
     if partitions is not None and partitions < 1:
@@ -127,6 +153,7 @@ def _to_new(
         source,
         partitions,
         None if provider is None else PROVIDERS[provider],
+        edits,
         options.get("operator_kinds", {}),
         options.get("limits", Limits()),
         options.get("progress", silent),

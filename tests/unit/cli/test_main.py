@@ -22,7 +22,20 @@ def hdfsstore(*arguments: object, code: str | None = None) -> subprocess.Complet
 
 def test_help_names_the_commands(run: Run) -> None:
     out = run("--help").out
-    names = ("inspect", "read", "sql", "history", "diff", "fork", "repartition", "convert", "rewrite", "rewind", "undo")
+    names = (
+        "inspect",
+        "read",
+        "sql",
+        "history",
+        "diff",
+        "fork",
+        "repartition",
+        "convert",
+        "edit",
+        "rewrite",
+        "rewind",
+        "undo",
+    )
     assert [name for name in names if f"\n  {name} " not in out] == []
 
 
