@@ -5,33 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import hdfsstore
-from tests.data.generate.truth import by_place, in_months, to_arrow
-from tests.support.continued_stores import OpenStores, StoreName, go_on, log_next_batch, read_state, stores_of
+from tests.spark.support.sparks_rows import sparks_rows
+from tests.support.continued_stores import OpenStores, go_on, log_next_batch, read_state, stores_of
 from tests.support.rows import counted
-from tests.support.truth import Case, cases, with_intervals
+from tests.support.truth import Case, cases
 
 # Spark refuses the rows that it wrote itself: docs/formats/spark-quirks.md.
 REFUSED = "flat_map_groups_with_state_format1"
 CASES = [c for c in cases() if not c.rocksdb and c.facts["spark"] == "4.3.0" and c.folder.name != REFUSED]
-
-
-def sparks_rows(spark: SparkSession, case: Case, store: StoreName, checkpoint: Path) -> pa.Table:
-    """The rows of a store at the newest batch."""
-    options = {"operatorId": store.operator_id, "storeName": store.name}
-    for name, value in case.facts["confs"].items():
-        spark.conf.set(name, value)
-    try:
-        frame = spark.read.format("statestore").options(**options).load(str(checkpoint))
-        months_of, months = in_months(by_place(frame.select("key", "value", "partition_id")))
-        return with_intervals(to_arrow(months_of, frame.schema), months)
-    finally:
-        for name in case.facts["confs"]:
-            spark.conf.unset(name)
 
 
 @pytest.fixture

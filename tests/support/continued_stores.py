@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -158,8 +158,12 @@ def go_on(stores: OpenStores, version: int) -> tuple[Model, Model]:
     return before, after
 
 
-def log_next_batch(checkpoint: Path) -> int:
-    """Writes the logs of a batch like the newest committed one after it, and returns its number."""
+def log_next_batch(checkpoint: Path, unique_ids: Mapping[int, list[list[str]]] | None = None) -> int:
+    """Writes the logs of a batch like the newest committed one after it, and returns its number.
+
+    Args:
+        unique_ids: operator -> partition -> the id of each store's version, in checkpoint format version 2.
+    """
     fs, root = resolve(checkpoint)
     last = hdfsstore.Checkpoint(checkpoint).latest_batch_id
     offsets: OffsetLogEntry = read_offset_log(fs, f"{root}/offsets/{last}")
@@ -167,5 +171,7 @@ def log_next_batch(checkpoint: Path) -> int:
     publish(fs, f"{root}/offsets/{last + 1}", encode_offset_log(offsets), overwrite=True)
     if (checkpoint / "commits").is_dir():  # Spark 2.1 has none
         commit = read_commit_log(fs, f"{root}/commits/{last}")
+        if unique_ids:
+            commit = replace(commit, state_unique_ids=dict(unique_ids))
         publish(fs, f"{root}/commits/{last + 1}", encode_commit_log(commit), overwrite=False)
     return last + 1

@@ -68,6 +68,10 @@ class BasePartitionReader:
             for item in (self._changes_with_ids if with_ids else self._changes_listed)(list(group), convert)
         ]
 
+    def chain(self, version: int) -> Chain:
+        """The files that make up `version`. Raises as a load does where they are missing."""
+        return self._read(version, lambda _, chain: chain)
+
     def restart(self, version: int) -> Restart:
         """What a load of `version` reads. Raises as a load does where files are missing, or a snapshot is damaged."""
         listing = StateFiles.list(self._fs, self._folder, self._format.extensions)
