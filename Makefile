@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CEXT := $(foreach suffix,pyx pyi pxd pxi h,$(wildcard cext/*.$(suffix) cext/*/*.$(suffix)))
 
+NEED_BROWSER := sh tools/need.sh "Chromium, which opens the report in tests" 'command -v chromium' chromium
 NEED_GO := sh tools/need.sh "Go, which builds MinIO and toxiproxy for tests" 'command -v go' golang
 
 .DEFAULT_GOAL := help
@@ -26,6 +27,7 @@ check: setup lint  ## lint, types, and the unit and contract tests but the slowe
 		--hypothesis-profile quick tests/unit tests/contract
 
 test: setup  ## all tests but those on real servers, also those with a live Spark
+	-@$(NEED_BROWSER)
 	sh tools/with-java.sh $(BIN)/python -m pytest --ignore tests/integration
 
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start

@@ -23,4 +23,5 @@ sh tools/need.sh "Python's C headers" \
 echo "Installing hdfsstore and its development tools into .venv (a few minutes the first time: PySpark is large) ..."
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install --quiet --upgrade pip
-PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --editable '.[cli,sql,spark,rocksdb,avro,s3,hdfs,dev]'
+extras=cli,sql,report,spark,rocksdb,avro,s3,hdfs,dev
+PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --editable ".[$extras]"

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hdfsstore.cli import diff, history, inspect, read, rewind, rewrite, sql, undo
+from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite, sql, undo
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
@@ -54,6 +54,7 @@ def _of_all(
 app.command()(inspect.inspect)
 app.command()(read.read)
 app.command()(sql.sql)
+app.command()(report.report)
 app.command()(history.history)
 app.command()(diff.diff)
 app.command()(rewrite.fork)

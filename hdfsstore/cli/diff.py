@@ -49,15 +49,20 @@ def diff(
     changes = compare(checkpoint, operator, store, start, end)
     counts = Counter(changes["change"].to_pylist())
     shown = 10 if limit is None and chosen == Format.TABLE else limit or len(changes)
-    schema, rows = numbered(changes.schema, _of_each_kind(changes, shown).to_batches())
     if chosen == Format.JSON:
-        write_rows(schema, rows, chosen)
+        write_rows(*numbered(changes.schema, _of_each_kind(changes, shown).to_batches()), chosen)
         return
     typer.echo(", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + f" from batch {start} to batch {end}")
-    if merged := [_merged(batch) for batch in rows]:
+    if merged := changed_rows(changes, shown):
         write_rows(merged[0].schema, merged, chosen)
     if any(count > shown for count in counts.values()):
         note(f"The first {shown:,} of each kind; --limit 0 shows all.")
+
+
+def changed_rows(changes: pa.Table, limit: int) -> list[pa.RecordBatch]:
+    """For a person: so many rows of each kind, with each field of the value once."""
+    _, rows = numbered(changes.schema, _of_each_kind(changes, limit).to_batches())
+    return [_merged(batch) for batch in rows]
 
 
 def _of_each_kind(changes: pa.Table, limit: int) -> pa.Table:

@@ -94,7 +94,7 @@ class _Limited:
             yield batch
 
 
-def _columns(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+def columns_of(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     """The columns under their full names, as conditions have them. Structs are split into their fields."""
     return [
         leaf
@@ -117,11 +117,11 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 def _write_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
     """Writes a table. On a terminal that is too narrow, the fields of a row are printed below each other."""
-    columns = _columns(_empty(schema))
+    columns = columns_of(_empty(schema))
     rows = [
         [Text("null", "dim") if text is None else Text(_printable(text)) for text in row]
         for batch in batches
-        for row in zip(*(texts(column) for _, column in _columns(batch)), strict=True)
+        for row in zip(*(texts(column) for _, column in columns_of(batch)), strict=True)
     ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, column in columns:
@@ -158,9 +158,9 @@ def _printable(text: str) -> str:
 
 
 def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: IO[bytes]) -> None:
-    header: list[str | None] = [name for name, _ in _columns(_empty(schema))]
+    header: list[str | None] = [name for name, _ in columns_of(_empty(schema))]
     for batch in chain([None], batches):
-        rows = [header] if batch is None else zip(*(texts(column) for _, column in _columns(batch)), strict=True)
+        rows = [header] if batch is None else zip(*(texts(column) for _, column in columns_of(batch)), strict=True)
         for row in rows:
             file.write((",".join(map(_csv_field, row)) + "\r\n").encode())
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from hdfsstore.checkpoint.batch_conf import Repartition
 from hdfsstore.cli.inspection import Fields, Kinds, PartitionReport, Report, StoreReport
+from hdfsstore.report.words import size
 
 SHOWN_PARTITIONS = 16
 BAR = 24
@@ -163,13 +164,3 @@ def _ranges(numbers: list[int]) -> str:
         else:
             ranges.append([number])
     return ", ".join(" to ".join(map(str, part)) for part in ranges) or "none"
-
-
-def size(count: int) -> str:
-    """A number of bytes with the unit that suits it."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hdfsstore import Checkpoint
-from hdfsstore.cli.overview import size
+from hdfsstore.report.words import size
 from hdfsstore.state.rocksdb.archive import decode
 from tests.support.truth import Case, cases, few_cases
 from tests.unit.cli.conftest import Run, checkpoint

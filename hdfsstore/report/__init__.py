@@ -1,0 +1,1 @@
+"""One page about a checkpoint: what is in it over time, as charts, tables and findings."""

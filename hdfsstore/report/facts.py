@@ -1,0 +1,188 @@
+"""Gathers what the report shows over time: batches, rows, files of each version, and the largest values."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hdfsstore import Checkpoint, Operator, StateStoreError, Store
+from hdfsstore.checkpoint.conf import ROCKSDB_PROVIDER
+from hdfsstore.codecs.arrow_types import from_arrow_schema
+from hdfsstore.codecs.records import DELTA_FILES
+from hdfsstore.codecs.unsafe_row import RowCodec
+from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
+from hdfsstore.state.versions.files import StateFiles, parse_name
+
+LARGEST = 5
+# The file of a batch's offsets is written when the batch begins. If it is so much younger, it has been copied.
+_COPIED_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """A batch that the logs keep. Times are milliseconds since 1970; `seconds` is None where it is not known."""
+
+    batch_id: int
+    committed: bool
+    time_ms: int
+    watermark_ms: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """The files of one version in all partitions: of its deltas or changelogs, and of its snapshots or zips."""
+
+    version: int
+    delta_bytes: int
+    snapshot_bytes: int
+    snapshots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What a clean-up to so many versions would free."""
+
+    versions: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One of the largest values of a store; `key` has the row of its key alone."""
+
+    bytes: int
+    key: pa.StructArray
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """A store over time.
+
+    Attributes:
+        operator_id, name: of the store.
+        rows: (batch, rows) of some of the retained batches that can be read.
+        versions: those that have files.
+        freed: for some numbers of versions that could be kept.
+        largest: the largest values after the newest batch; empty for stores with column families.
+    """
+
+    operator_id: int
+    name: str
+    rows: list[tuple[int, int]]
+    versions: list[VersionFacts]
+    freed: list[Freed]
+    largest: list[Value]
+
+
+def batch_facts(checkpoint: Checkpoint) -> list[BatchFacts]:
+    """The batches of the logs, and how long they took as far as the files tell."""
+    began, ended = (_written(checkpoint, log) for log in ("offsets", "commits"))
+    facts = []
+    for batch in checkpoint.batches:
+        start, end = began.get(batch.batch_id), ended.get(batch.batch_id)
+        known = start is not None and end is not None and start - batch.timestamp_ms < _COPIED_MS and end >= start
+        seconds = (end - start) / 1000 if known and start is not None and end is not None else None
+        facts.append(BatchFacts(batch.batch_id, batch.committed, batch.timestamp_ms, batch.watermark_ms, seconds))
+    return facts
+
+
+def store_facts(
+    checkpoint: Checkpoint,
+    operator: Operator,
+    store: Store,
+    batch_ids: Sequence[int],
+    wrap: Callable[[Iterable[pa.RecordBatch], str], Iterable[pa.RecordBatch]],
+) -> StoreFacts:
+    """Reads a store at some batches, and lists its files.
+
+    Args:
+        batch_ids: committed batches, ascending; those that cannot be read are left out.
+        wrap: shows the progress of a stream of rows, whose name is given.
+    """
+    rows: list[tuple[int, int]] = []
+    largest: list[Value] = []
+    for batch_id in () if store.has_families else batch_ids:
+        try:
+            with checkpoint.open_state(operator.operator_id, store.name, batch_id) as state:
+                newest = batch_id == batch_ids[-1]
+                counted = _read(wrap(state, f"{store.name} at batch {batch_id}"), largest if newest else None)
+        except StateStoreError:
+            continue  # the page of the store says what cannot be read at the newest batch
+        rows.append((batch_id, counted))
+    files = _files(checkpoint, store)
+    return StoreFacts(operator.operator_id, store.name, rows, _versions(files), _freed(files), largest)
+
+
+def _written(checkpoint: Checkpoint, log: str) -> dict[int, int]:
+    """When each entry of a log was written, in milliseconds since 1970."""
+    infos = checkpoint.file_manager.list_folder(f"{checkpoint.path}/{log}")
+    return {
+        int(info.base_name): info.mtime_ns // 1_000_000 for info in infos if info.base_name.isdigit() and info.mtime_ns
+    }
+
+
+def _read(state: Iterable[pa.RecordBatch], largest: list[Value] | None) -> int:
+    """Counts the rows; notes the largest values in `largest`."""
+    count, codec = 0, None
+    heap: list[tuple[int, int, pa.StructArray]] = []
+    for batch in state:
+        if largest is not None and batch.num_rows:
+            values = batch["value"]
+            codec = codec or RowCodec(from_arrow_schema(pa.schema(list(values.type))))
+            sizes = pc.binary_length(codec.encode(values))
+            for at in pc.select_k_unstable(sizes, LARGEST, [("", "descending")]).to_pylist():
+                heapq.heappush(heap, (sizes[at].as_py() or 0, count + at, batch["key"].slice(at, 1)))
+            heap = heapq.nlargest(LARGEST, heap, key=lambda item: item[0])
+            heapq.heapify(heap)
+        count += batch.num_rows
+    if largest is not None:
+        largest += [Value(size, key) for size, _, key in sorted(heap, key=lambda item: item[:2], reverse=True)]
+    return count
+
+
+Files = list[dict[tuple[int, str], int]]  # For each partition: version and kind ("delta", "snapshot") -> bytes.
+
+
+def _files(checkpoint: Checkpoint, store: Store) -> Files:
+    extensions = CHANGELOG_FILES if checkpoint.provider == ROCKSDB_PROVIDER else DELTA_FILES
+    found: Files = []
+    for partition_id in store.partition_ids:
+        listing = StateFiles.list(checkpoint.file_manager, store.partition_path(partition_id), extensions)
+        sizes: Counter[tuple[int, str]] = Counter()
+        for name, size in listing.sizes.items():
+            if parsed := parse_name(name, extensions):
+                (version, _), kind = parsed
+                sizes[version, kind] += size
+        found.append(dict(sizes))
+    return found
+
+
+def _versions(files: Files) -> list[VersionFacts]:
+    total: Counter[tuple[int, str]] = Counter()
+    snapshots: Counter[int] = Counter()
+    for partition in files:
+        total.update(partition)
+        snapshots.update(version for version, kind in partition if kind == "snapshot")
+    numbers = sorted({version for version, _ in total})
+    return [VersionFacts(v, total[v, "delta"], total[v, "snapshot"], snapshots[v]) for v in numbers]
+
+
+def _freed(files: Files) -> list[Freed]:
+    """What could go if only the newest versions were kept: all below the snapshot that the oldest of them needs."""
+    newest = max((version for partition in files for version, _ in partition), default=0)
+    freed = []
+    for keep in (1, 10, 100):
+        if keep >= newest:
+            break
+        total = 0
+        for partition in files:
+            bases = [v for v, kind in partition if kind == "snapshot" and v <= newest - keep + 1]
+            total += sum(size for (v, _), size in partition.items() if v < max(bases, default=0))
+        freed.append(Freed(keep, total))
+    return freed
