@@ -30,6 +30,6 @@ def raw_rows(checkpoint: Path, batch_id: int | None = None) -> dict[tuple[int, s
     for operator in opened.operators:
         state = opened.operator_state(operator.operator_id, batch_id)
         for store in state.operator.stores:
-            for partition_id in store.partition_ids:
+            for partition_id in state.partitions(store, store.key_type):
                 found[operator.operator_id, store.name, partition_id] = rows_of_partition(state, store, partition_id)
     return {where: rows for where, rows in found.items() if rows}

@@ -53,13 +53,13 @@ def copy(case: str, tmp_path: Path) -> Path:
 def placed(state: OperatorState, store: Store, placement: Placement, n: int) -> Counter[int]:
     """How many rows the rule puts into each of n partitions."""
     counts: Counter[int] = Counter()
-    for partition_id in store.partition_ids:
+    for partition_id in state.partitions(store, store.key_type):
         for chunk in state.files(store, partition_id).stream(state.version, RecordChunk.copy):
             counts.update(placement.partitions(chunk, n).to_pylist())
     return counts
 
 
-@pytest.mark.parametrize("case", few_cases(WITH_SCHEMAS))
+@pytest.mark.parametrize("case", few_cases(WITH_SCHEMAS), ids=str)
 def test_every_row_is_where_the_rule_puts_it(case: Case) -> None:
     for state, store in states(case):
         placement = placement_of(state, store)

@@ -45,7 +45,7 @@ def states(case: Case) -> Iterator[tuple[OperatorState, Store]]:
 
 
 def chunks(state: OperatorState, store: Store) -> Iterator[tuple[int, RecordChunk]]:
-    for partition_id in store.partition_ids:
+    for partition_id in state.partitions(store, store.key_type):
         for chunk in state.files(store, partition_id).stream(state.version, RecordChunk.copy):
             yield partition_id, chunk
 
@@ -58,7 +58,7 @@ def rows(chunk: RecordChunk) -> list[tuple[bytes, bytes]]:
     return list(zip(keys, values, strict=True))
 
 
-@pytest.mark.parametrize("case", few_cases(PLAIN))
+@pytest.mark.parametrize("case", few_cases(PLAIN), ids=str)
 def test_there_and_back(case: Case) -> None:
     for state, store in states(case):
         there = RowsOfProvider(state, store, OTHER[state.provider])
