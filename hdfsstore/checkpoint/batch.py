@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hdfsstore.checkpoint.batch_conf import BatchConf
 from hdfsstore.checkpoint.commit_log import CommitLogEntry
+from hdfsstore.checkpoint.notebook import html_table, time_text
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 
 
@@ -37,6 +38,20 @@ class Batch:
     next_watermark_ms: int | None
     state_unique_ids: dict[int, list[list[str]]]
     num_partitions: int | None
+
+    def __repr__(self) -> str:
+        """Without offsets, settings and ids, which take pages."""
+        done = "committed" if self.committed else "not committed"
+        return f"Batch({self.batch_id}, {done}, {time_text(self.timestamp_ms)} UTC)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("committed", "yes" if self.committed else "no"),
+            ("time (UTC)", time_text(self.timestamp_ms)),
+            ("watermark (UTC)", time_text(self.watermark_ms)),
+            *((f"source {source}", end) for source, end in zip(self.source_ids, self.offsets, strict=False)),
+        ]
+        return html_table(f"Batch {self.batch_id}", ("", ""), rows)
 
 
 def to_batch(batch_id: int, path: str, entry: OffsetLogEntry, commit: CommitLogEntry | None, committed: bool) -> Batch:

@@ -14,6 +14,7 @@ from hdfsstore.checkpoint.batch_conf import Repartition, first_repartition, near
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.committed_states import CommittedStates
 from hdfsstore.checkpoint.location import find_checkpoint
+from hdfsstore.checkpoint.notebook import html_table
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
@@ -81,6 +82,16 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.path!r})"
+
+    def _repr_html_(self) -> str:
+        batches = self._logs.look()
+        done = f"batches {min(batches.done)} to {max(batches.done)} committed" if batches.done else "no batch committed"
+        stores = [
+            (operator.operator_id, operator.name or "of unknown kind", store.name, store.num_partitions)
+            for operator in self.operators
+            for store in operator.stores
+        ]
+        return html_table(f"{self.path}: {done}", ("operator", "name", "store", "partitions"), stores)
 
     @property
     def file_manager(self) -> FileManager:

@@ -21,6 +21,7 @@ from pyarrow.fs import FileInfo, FileType
 from hdfsstore.checkpoint.batch_conf import BatchConf, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import NUMBER
+from hdfsstore.checkpoint.notebook import html_table
 from hdfsstore.checkpoint.operator_metadata import OperatorMetadataFiles, StoreMetadata
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
@@ -70,6 +71,14 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store(operator_id={self.operator_id}, name={self.name!r}, num_partitions={self.num_partitions})"
+
+    def _repr_html_(self) -> str:
+        families = [
+            (family.name, to_arrow_schema(family.key_type).to_string(), to_arrow_schema(family.value_type).to_string())
+            for family in self.column_families
+        ]
+        title = f"Store {self.name} of operator {self.operator_id}: {self.num_partitions} partitions"
+        return html_table(title, ("column family", "key", "value"), families)
 
     def partition_path(self, partition_id: int) -> str:
         """The folder of a partition's state files, on the checkpoint's filesystem."""

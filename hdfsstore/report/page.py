@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from hdfsstore.checkpoint.notebook import time_text
 from hdfsstore.report import charts, findings
 from hdfsstore.report.facts import BatchFacts, StoreFacts
-from hdfsstore.report.words import duration, size, utc
+from hdfsstore.report.words import duration, size
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2430; --back: #ffffff; --soft: #5b6675; --line: #d8dee6;
@@ -130,7 +131,7 @@ def _batches(batches: Sequence[BatchFacts]) -> str:
             _figure(charts.watermark_chart(batches), "Watermark (dashed) beside the clock (solid) of the batches")
         )
     rows = [
-        (str(batch.batch_id), _utc(batch.time_ms), _utc(batch.watermark_ms),
+        (str(batch.batch_id), time_text(batch.time_ms), time_text(batch.watermark_ms),
          "unknown" if batch.seconds is None else duration(batch.seconds), "yes" if batch.committed else "no")
         for batch in batches[-_SHOWN_BATCHES:]
     ]  # fmt: skip
@@ -259,7 +260,3 @@ def _table(header: Sequence[str], rows: Any) -> str:
 
     head = f"<thead>{line([name.lstrip('#') for name in header], 'th')}</thead>" if header else ""
     return f"<table>{head}<tbody>{''.join(line(tuple(row), 'td') for row in rows)}</tbody></table>"
-
-
-def _utc(milliseconds: int) -> str:
-    return utc(milliseconds) if milliseconds else "none"

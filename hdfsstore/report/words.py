@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 
 def size(count: int) -> str:
     """A number of bytes with the unit that suits it."""
@@ -21,11 +19,3 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def utc(milliseconds: int) -> str:
-    """A time since 1970, to the second."""
-    try:
-        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):  # a year that Python does not have
-        return f"{milliseconds} ms"

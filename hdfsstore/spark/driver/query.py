@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from hdfsstore.checkpoint.notebook import html_table
 from hdfsstore.spark.metrics import Progress, ProgressLog
 
 
@@ -16,6 +17,21 @@ class StateProgress:
     def __init__(self, query: StreamingQuery, progress: ProgressLog) -> None:
         self._query = query
         self._progress = progress
+
+    def __repr__(self) -> str:
+        recent = self._progress.recent
+        if not recent:
+            return "StateProgress(no batch is done)"
+        rows = recent[-1]["stateOperators"][0]["numRowsTotal"]
+        return f"StateProgress(batch {recent[-1]['batchId']}, {rows:,} rows of state)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (batch["batchId"], batch["timestamp"], f"{batch['batchDuration']:,} ms", f"{operator['numRowsTotal']:,}")
+            for batch in self._progress.recent
+            for operator in batch["stateOperators"]
+        ]
+        return html_table("Batches of this run", ("batch", "time", "took", "rows of state"), rows)
 
     @property
     def recentProgress(self) -> list[Progress]:

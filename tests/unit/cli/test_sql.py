@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -129,7 +130,13 @@ class OnATerminal:
         self._ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "hdfsstore", "sql", str(checkpoint("aggregation")), *arguments]
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "dumb"}
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "dumb"},
+            # A shell that has started the tests in the background lets its jobs ignore it.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         self.shown = ""

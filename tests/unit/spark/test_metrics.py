@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from hdfsstore.spark.base_ids import BaseIds
+from hdfsstore.spark.driver.query import StateProgress
 from hdfsstore.spark.metrics import ProgressLog, since, state_operator
 from hdfsstore.spark.spec import BatchSpec, Report
 
@@ -91,3 +92,14 @@ def test_a_query_without_a_watermark_shows_none() -> None:
     progress = ProgressLog("mapWithState", 2, "query")
     progress.batch_done(batch(0, watermark_ms=-1), [report(0)], {})
     assert progress.recent[0]["eventTime"] == {}
+
+
+def test_the_progress_of_a_query_is_short_in_a_console_and_a_table_in_a_notebook() -> None:
+    progress = ProgressLog("mapWithState", 5, "query")
+    shown = StateProgress(None, progress)
+    assert repr(shown) == "StateProgress(no batch is done)"
+    for number in range(3):
+        progress.batch_done(batch(number), [report(0, numTotalStateRows=1000 + number)], {"runMs": 20.0})
+    assert repr(shown) == "StateProgress(batch 2, 1,002 rows of state)"
+    assert shown._repr_html_().count("<tr>") == 4
+    assert "<td>2</td><td>2023-11-14T22:13:20.123Z</td><td>20 ms</td><td>1,002</td>" in shown._repr_html_()
