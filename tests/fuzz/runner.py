@@ -15,7 +15,8 @@ from typing import Any
 
 from hdfsstore import CorruptFileError, SchemaMismatchError, StateStoreError, UnsupportedTypeError
 from tests.fuzz.damage import Cases
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
 
 SECONDS_PER_CASE = 20.0
 MEMORY_PER_CASE = 1 << 30

@@ -9,58 +9,26 @@ import shutil
 import struct
 import tempfile
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 
 import hdfsstore
-from hdfsstore._cext.crc32c import crc32c
-from hdfsstore._cext.sst import Merge
 from hdfsstore._cext.versioned_map import Image, Merger, PrefixPlan, VersionedMap
 from hdfsstore.checkpoint.state_schema import parse_state_schema
 from hdfsstore.codecs.compression import CODECS, Reader, compress, decompress
-from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header, read_start
+from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, Start, read_chunks
-from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
 from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.state.rocksdb.archive import decode
-from hdfsstore.state.rocksdb.manifest import live_files
 from tests.fuzz.damage import Input
-from tests.support import sst_files
-from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, encode_typed
+from tests.fuzz.rocksdb_targets import Changelogs, Manifests, RocksDbRows, SstFiles
+from tests.fuzz.target import DATA, PATH, Target, records_of, slices
 from tests.support.maps import image_of, with_right_checksums
 
-DATA = Path(__file__).parents[1] / "data"
-PATH = "the-damaged-file"
 MAX_BYTES = 64 << 20
 PLAN: PrefixPlan = (2, b"\0")  # of rows of two longs, the first of which is the prefix
-
-
-class Target(ABC):
-    """One reader.
-
-    Attributes:
-        exact: a checksum covers all of the input, so that small damage is found or changes nothing.
-        has_path, has_offset: what the errors tell (the offset: where bytes are at fault).
-    """
-
-    exact: bool = False
-    has_path: bool = True
-    has_offset: bool = True
-
-    @abstractmethod
-    def inputs(self) -> list[Input]:
-        """The undamaged inputs, the same ones in every process."""
-
-    @abstractmethod
-    def read(self, origin: str, data: bytes, /) -> object:
-        """The answer, comparable with that of another input, or a StateStoreError."""
-
-    def close(self) -> None:  # noqa: B027 (most have nothing to close)
-        """Called at the end."""
 
 
 class Codec(Target):
@@ -70,7 +38,7 @@ class Codec(Target):
 
     def inputs(self) -> list[Input]:
         chance = random.Random(self._codec)
-        records = _records(20, checksums=False)
+        records = records_of(20, checksums=False)
         contents = [b"x", b"ab" * 200, records, chance.randbytes(100), records[:100] + bytes(400) + records[:300]]
         # More than a block of each codec; cuts and changes of it are too many to try them all.
         contents.append(bytes(chance.choices(b"\0\0\1abc", k=70_000)))
@@ -90,37 +58,17 @@ class Records(Target):
     def inputs(self) -> list[Input]:
         checksums = self._format.row_checksums
         return [
-            Input("delta", _records(10, checksums=checksums, tombstones=True)),
-            Input("snapshot", _records(10, checksums=checksums)),
-            Input("delta", _records(0, checksums=checksums)),
+            Input("delta", records_of(10, checksums=checksums, tombstones=True)),
+            Input("snapshot", records_of(10, checksums=checksums)),
+            Input("delta", records_of(0, checksums=checksums)),
         ]
 
     def read(self, origin: str, data: bytes) -> object:
         kind: FileKind = "delta" if origin == "delta" else "snapshot"
         answer = []
         for chunk in read_chunks(io.BytesIO(compress("lz4", data)), self._format, kind, PATH):
-            keys, values = (_slices(chunk.data, spans) for spans in (chunk.keys, chunk.values))
+            keys, values = (slices(chunk.data, spans) for spans in (chunk.keys, chunk.values))
             answer += zip(keys, values, strict=True)
-        return answer
-
-
-class Changelogs(Target):
-    """Changelogs without a unique id, whose records have types or not; the compression around them is whole."""
-
-    def inputs(self) -> list[Input]:
-        typed = [(kind, b"key %d" % kind, None if kind == DELETE else b"value") for kind in (PUT, DELETE, MERGE)]
-        return [
-            Input("", b"\0\2v2" + encode_typed([*typed, (DELETE_RANGE, b"a", b"b")])),
-            Input("", b"\0\2v2" + encode_typed([])),
-            Input("", _records(3, checksums=False, tombstones=True)),
-        ]
-
-    def read(self, _: str, data: bytes) -> object:
-        answer: list[object] = []
-        raw = io.BytesIO(compress("lz4", data))
-        for chunk in read_chunks(raw, RecordFormat(), "delta", PATH, lambda reader: read_start(reader, PATH)):
-            answer.append(None if chunk.kinds is None else chunk.kinds.to_pybytes())
-            answer += _slices(chunk.data, chunk.keys) + _slices(chunk.data, chunk.values)
         return answer
 
 
@@ -132,7 +80,7 @@ class Lineages(Target):
     def inputs(self) -> list[Input]:
         chance = random.Random("lineages")
         items = [LineageItem(v, str(uuid.UUID(int=chance.getrandbits(128)))) for v in range(5, self.VERSION)]
-        return [Input("", encode_header(items[n:]) + _records(3, checksums=False)) for n in (0, 5, len(items))]
+        return [Input("", encode_header(items[n:]) + records_of(3, checksums=False)) for n in (0, 5, len(items))]
 
     def read(self, _: str, data: bytes) -> object:
         answer: list[object] = []
@@ -143,65 +91,8 @@ class Lineages(Target):
             return start
 
         for chunk in read_chunks(io.BytesIO(compress("lz4", data)), RecordFormat(), "delta", PATH, header):
-            answer += _slices(chunk.data, chunk.keys)
+            answer += slices(chunk.data, chunk.keys)
         return answer
-
-
-class SstFiles(Target):
-    """SST files, merged with each other.
-
-    Args:
-        forged: whether the files have no checksums.
-    """
-
-    def __init__(self, *, forged: bool) -> None:
-        self._checksum = 0 if forged else sst_files.XXH3
-        self._beside = sst_files.sst_of(
-            [(sst_files.internal(b"key %02d" % i, 50 + i, sst_files.MERGE), b"operand") for i in range(12)]
-        )
-
-    def inputs(self) -> list[Input]:
-        entries = [(sst_files.internal(b"key %02d" % i, 90 - i, i % 3), b"value %d" % i) for i in range(10)]
-        deletions = [(sst_files.internal(b"key 02", 95, sst_files.RANGE_DELETION), b"key 05")]
-        files = DATA.glob("spark-4.3.0/transform_with_state/**/*.sst")
-        spark = min(files, key=lambda path: (path.stat().st_size, path.name)).read_bytes()
-        lz4 = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
-        return [
-            Input("", content)
-            for content in (lz4, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([]))
-        ]
-
-    def read(self, _: str, data: bytes) -> object:
-        largest = KeyRange(
-            sst_files.internal(b""), sst_files.internal(b"\xff" * 20, sst_files.MAX_SEQUENCE, sst_files.RANGE_DELETION)
-        )
-        answer = []
-        for first, end in ((None, None), (b"key 03", b"key 07")):
-            runs = [[_opened(content, largest)] for content in (data, self._beside)]
-            merge = Merge(runs, delimiter=b",", first=first, end=end, chunk_bytes=1)
-            while (chunk := merge.read()) is not None:
-                answer += zip(*(_slices(memoryview(chunk[0]), spans) for spans in chunk[1:]), strict=True)
-        return answer
-
-
-def _opened(data: bytes, keys: KeyRange) -> Table:
-    def read(offset: int, size: int) -> bytes:
-        return data[offset : offset + size]
-
-    return open_table(PATH, len(data), read, read, 0, keys)
-
-
-class Manifests(Target):
-    """MANIFEST files."""
-
-    def inputs(self) -> list[Input]:
-        zips = sorted(DATA.glob("spark-*/*/checkpoint/state/**/*.zip"))
-        archives = [decode(path.read_bytes(), str(path)) for path in zips]
-        contents = {data for archive in archives for name, data in archive.files.items() if name.startswith("MANIFEST")}
-        return [Input("", content) for content in sorted(contents, key=lambda content: (len(content), content))[:4]]
-
-    def read(self, _: str, data: bytes) -> object:
-        return live_files({"CURRENT": b"MANIFEST-000001\n", "MANIFEST-000001": data}, PATH)
 
 
 class Rows(Target):
@@ -223,7 +114,7 @@ class Rows(Target):
                 with delta.open("rb") as raw:
                     for chunk in read_chunks(raw, RecordFormat(), "delta", str(delta)):
                         for name, spans in zip(schemas, (chunk.keys, chunk.values), strict=True):
-                            rows = [row for row in _slices(chunk.data, spans) if row is not None]
+                            rows = [row for row in slices(chunk.data, spans) if row is not None]
                             inputs += [Input(name, row) for row in rows[:4]]
         return inputs
 
@@ -359,28 +250,6 @@ def _rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, zip(*columns, strict=True)))
 
 
-def _records(count: int, *, checksums: bool, tombstones: bool = False) -> bytes:
-    data = bytearray()
-    for i in range(count):
-        key, value = struct.pack("<qq", 0, i), struct.pack("<qqq", 0, i * i, -i)
-        tombstone = tombstones and i % 3 == 2
-        if checksums:
-            key = struct.pack("<I", crc32c(key)) + key if tombstone else key
-            value = struct.pack("<I", crc32c(key + value)) + value
-        data += (
-            struct.pack(">i", len(key))
-            + key
-            + (struct.pack(">i", -1) if tombstone else struct.pack(">i", len(value)) + value)
-        )
-    return bytes(data) + struct.pack(">i", -1)
-
-
-def _slices(data: memoryview, spans: pa.Buffer) -> list[bytes | None]:
-    numbers: Sequence[int] = memoryview(spans).cast("B").cast("i").tolist()
-    pairs = zip(numbers[::2], numbers[1::2], strict=True)
-    return [None if size < 0 else bytes(data[start : start + size]) for start, size in pairs]
-
-
 TARGETS: dict[str, Callable[[], Target]] = {
     **{codec: lambda codec=codec: Codec(codec) for codec in CODECS},
     "records": lambda: Records(row_checksums=False),
@@ -390,6 +259,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "sst_files": lambda: SstFiles(forged=False),
     "forged_sst_files": lambda: SstFiles(forged=True),
     "manifests": Manifests,
+    "rocksdb_rows": RocksDbRows,
     "rows": Rows,
     "images": lambda: Images(forged=False),
     "forged_images": lambda: Images(forged=True),
