@@ -71,6 +71,11 @@ class Change:
     def guard_path(self) -> str:
         return f"{CHECKPOINT}offsets/{self.guard}"
 
+    def lines(self) -> list[str]:
+        """What is done to files other than those of a state that is written, for a plan."""
+        lines = [f"moved to the backup: {path.removeprefix(CHECKPOINT)}" for path in self.moves]
+        return lines + [f"written: {path.removeprefix(CHECKPOINT)}" for path in self.puts]
+
 
 class Backup:
     """One folder in `_hdfsstore_backup`.

@@ -30,6 +30,7 @@ from hdfsstore.state.parallel import run_all
 
 T = TypeVar("T")
 
+RESUMED = "an earlier run was killed; this one ends its work"
 _REMOTE_THREADS = 16
 
 # Writes the state, and returns the paths of its files relative to the checkpoint; entries that need its unique ids are

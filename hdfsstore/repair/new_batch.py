@@ -26,10 +26,15 @@ from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change
 from hdfsstore.repair.files import LogFiles, entries_after, parts_of_state, state_files_from
 from hdfsstore.repair.log_entries import with_conf, with_operator, with_unique_ids
+from hdfsstore.repair.plan import Plan
 from hdfsstore.repair.rewrite import UniqueIds
 from hdfsstore.repair.sink_log import SinkLog
 from hdfsstore.repair.source import Source
 
+_NO_ENTRY = (
+    "Spark's file sink needs an entry of this batch in its log, or the query ends at the next compaction: give "
+    "--file-sink if the query has such a sink"
+)
 # Writes the state as a version below a path, and returns its unique ids.
 WriteState = Callable[[FileManager, str, int], UniqueIds]
 
@@ -95,9 +100,39 @@ class NewBatch:
         content[change.puts[-1]] = with_conf(source.offsets[source.batch_id], path, self.conf)
         return change, content
 
-    def carry_out(self, backup: Backup, write_state: WriteState) -> None:
-        """Adds it behind the guard, or ends what a killed run has begun."""
-        in_place.carry_out(backup, partial(self._write, write_state))
+    def add(self, plan: Plan, arguments: Mapping[str, Any], write_state: WriteState, *, dry_run: bool) -> None:
+        """Adds it, or ends what the same call has begun before it was killed, and completes the plan.
+
+        Args:
+            plan: of the verb.
+            arguments: of the verb, in values of JSON.
+            write_state: writes the state, and checks that it can be read.
+            dry_run: nothing is changed.
+
+        Raises:
+            NotPromisedError: the filesystem does not keep what is needed to be killed at any time.
+            RepairError: a query runs on the checkpoint; or as `change`.
+            RepairUnderWayError: another repair has begun and not ended.
+        """
+        source, backup = self.source, None
+        if source.checkpoint.repair is not None:
+            backup = in_place.resumed(source.fs, source.path, plan.verb, arguments, self.storage_options)
+            change = backup.change
+            plan.notes.append(in_place.RESUMED)
+        else:
+            in_place.check_promises(source.fs, source.path)
+            change, content = self.change(plan.verb, arguments)
+            if not dry_run:
+                backup = Backup.begin(source.fs, source.path, change, content, self.storage_options)
+                in_place.begin(backup)
+        plan.files.extend(change.lines())
+        plan.notes.append(
+            f"batch {change.batch_id} is added, with the offsets of batch {source.batch_id}: it has no output"
+        )
+        if change.sink is None:
+            plan.notes.append(_NO_ENTRY)
+        if backup is not None and not dry_run:
+            in_place.carry_out(backup, partial(self._write, write_state))
 
     def _write(self, write_state: WriteState, backup: Backup) -> list[str]:
         source, new = self.source, backup.change.batch_id

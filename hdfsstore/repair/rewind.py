@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hdfsstore.checkpoint import conf as confs
@@ -23,7 +22,6 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
-from hdfsstore.fs.uris import scheme_of
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change
 from hdfsstore.repair.files import LogFiles, entries_after, state_files_from
@@ -31,15 +29,11 @@ from hdfsstore.repair.limits import Limits, Progress, silent
 from hdfsstore.repair.new_batch import NewBatch
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.rewrite import Rewrite
-from hdfsstore.repair.sink_log import SinkLog
+from hdfsstore.repair.sink_log import SinkLog, absolute_location
 from hdfsstore.repair.source import Source, refuse_our_own
 from hdfsstore.repair.source_logs import check_known, reads_kafka
 
 VERB = "rewind"
-NO_ENTRY = (
-    "Spark's file sink needs an entry of this batch in its log, or the query ends at the next compaction: give "
-    "--file-sink if the query has such a sink"
-)
 
 
 def rewind(
@@ -87,46 +81,56 @@ def rewind(
         raise ValueError("replay, replay_merged and continue_numbers exclude each other")
     fs, root = resolve(location, storage_options)
     find_checkpoint(fs, root)
+    sink = None if file_sink is None else absolute_location(file_sink)
     arguments: dict[str, Any] = {
         "to_batch": to_batch,
         "replay": replay,
         "replay_merged": replay_merged,
         "continue_numbers": continue_numbers,
         "sink_accepts_batches_again": sink_accepts_batches_again,
-        "file_sink": None if file_sink is None else _absolute(file_sink),
+        "file_sink": sink,
     }
-    logs = BatchLogs(fs, root)
-    logged = logs.look()
-    work = None
+    plan = Plan(verb=VERB, path=root, batch_id=to_batch)
     if continue_numbers:
         source = Source.open((fs, root), to_batch)
-        added = NewBatch(source, file_sink=arguments["file_sink"], storage_options=storage_options)
         work = Rewrite(source, limits=limits or Limits(), progress=progress)
+        plan.operators = work.plan()
+        new = NewBatch(source, file_sink=sink, storage_options=storage_options)
+        new.add(
+            plan, arguments, lambda to, path, version: work.write(to, path, version, plan.operators), dry_run=dry_run
+        )
+    else:
+        _set_back(fs, root, plan, arguments, storage_options, dry_run=dry_run)
+    return plan if dry_run else Report.of(plan, time.monotonic() - begun_at, verified=continue_numbers)
+
+
+def _set_back(
+    fs: FileManager,
+    root: str,
+    plan: Plan,
+    arguments: Mapping[str, Any],
+    storage_options: StorageOptions | None,
+    *,
+    dry_run: bool,
+) -> None:
+    logs = BatchLogs(fs, root)
+    logged = logs.look()
+    backup = None
     if logged.repair is not None:
         backup = in_place.resumed(fs, root, VERB, arguments, storage_options)
-        plan = _plan(root, backup.change, ["an earlier run was killed; this one ends its work"])
+        change = backup.change
+        plan.notes.append(in_place.RESUMED)
     else:
         refuse_our_own(fs, root)
         in_place.check_promises(fs, root)
-        if work is None:
-            change, new, notes = _Rewind(fs, root, logs, logged, arguments, storage_options).change()
-        else:
-            change, new = added.change(VERB, arguments)
-            notes = [f"batch {added.batch_id} is added, with the offsets and the state of batch {to_batch}"]
-            notes += [] if change.sink else [NO_ENTRY]
-        plan = _plan(root, change, notes)
+        change, new, notes = _Rewind(fs, root, logs, logged, arguments, storage_options).change()
+        plan.notes.extend(notes)
         if not dry_run:
             backup = Backup.begin(fs, root, change, new, storage_options)
             in_place.begin(backup)
-    if work is not None:
-        plan.operators = work.plan()
-    if dry_run:
-        return plan
-    if work is None:
+    plan.files.extend(change.lines())
+    if backup is not None and not dry_run:
         in_place.carry_out(backup)
-    else:
-        added.carry_out(backup, lambda to, path, version: work.write(to, path, version, plan.operators))
-    return Report.of(plan, time.monotonic() - begun_at, verified=work is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +273,3 @@ def _merged(first: bytes, last: OffsetLogEntry, path: str) -> bytes:
             remedy="Rewind with --replay, or without a replay",
         )
     return b"\n".join([version, metadata, *(offset.encode() for offset in offsets)])
-
-
-def _plan(root: str, change: Change, notes: list[str]) -> Plan:
-    files = [f"moved to the backup: {path.removeprefix(CHECKPOINT)}" for path in change.moves]
-    files += [f"written: {path.removeprefix(CHECKPOINT)}" for path in change.puts]
-    return Plan(verb=change.verb, path=root, batch_id=change.batch_id, files=files, notes=notes)
-
-
-def _absolute(location: str | os.PathLike[str]) -> str:
-    text = os.fspath(location)
-    return text if scheme_of(text) is not None else Path(text).absolute().as_posix()

@@ -11,14 +11,17 @@ not all there. FileStreamSink.scala, CompactibleFileStreamLog.scala in Spark.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
+from pathlib import Path
 
 from pyarrow.fs import FileType
 
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.uris import scheme_of
 
 FOLDER = "_spark_metadata"
 _COMPACT = ".compact"
@@ -109,6 +112,12 @@ class SinkLog:
             self._folder,
             remedy="Give the sink another path when the query starts again",
         )
+
+
+def absolute_location(location: str | os.PathLike[str]) -> str:
+    """A location that means the same in another process: a URI, or an absolute path."""
+    text = os.fspath(location)
+    return text if scheme_of(text) is not None else Path(text).absolute().as_posix()
 
 
 def _side_files_first(name: str) -> tuple[bool, str]:

@@ -110,6 +110,26 @@ def test_spark_goes_on_after_a_rewind(spark: SparkSession, tmp_path: Path, confs
             assert [rows for rows in merged.values() if rows] == [final_rows(expected, TO)]
 
 
+@pytest.mark.parametrize("name", QUERIES)
+def test_spark_goes_on_from_a_batch_that_was_added(spark: SparkSession, tmp_path: Path, confs: Any, name: str) -> None:
+    build, settings = QUERIES[name]
+    confs(settings)
+    query = build(Inputs(spark, tmp_path / "input"))
+    whole = tmp_path / "whole"
+    expected = run(query, whole)
+    newest = max(expected)
+    # Back to the newest batch but one with rows: the last file comes again, in a batch of another number.
+    to = [number for number, rows in expected.items() if rows][-2]
+    part = shutil.copytree(whole, tmp_path / "part")
+    rewind(part, to, continue_numbers=True)
+    assert states(part) == states(whole, to)
+    outputs = run(query, part)
+    assert min(outputs, default=newest + 2) > newest + 1
+    again = [rows for number, rows in expected.items() if number > to and rows]
+    assert [rows for rows in outputs.values() if rows] == again
+    assert states(part) == states(whole)
+
+
 def final_rows(expected: dict[int, Counter[str]], after: int) -> Counter[str]:
     """What an update of all later batches at once gives: the last row of each key."""
     last = {row.split(",")[0]: row for number in sorted(expected) if number > after for row in expected[number]}
@@ -143,6 +163,14 @@ def test_a_file_sink_gets_each_row_once(spark: SparkSession, tmp_path: Path, con
     inputs.stream("clicks", "k STRING", rows[4:])
     go_on()
     assert there() == sorted(row["k"] for batch in rows for row in batch)
+    # Batches that are added have entries in the sink's log: the query gets past two compactions.
+    for number in range(3):
+        rewind(checkpoint, hdfsstore.Checkpoint(checkpoint).latest_batch_id, continue_numbers=True, file_sink=sink)
+        rows.append([{"k": f"later {number}"}])
+        inputs.stream("clicks", "k STRING", rows[-1:])
+        go_on()
+        assert there() == sorted(row["k"] for batch in rows for row in batch)
+    assert (sink / "_spark_metadata/8.compact").exists()
 
 
 def test_spark_refuses_to_start_behind_the_guard(spark: SparkSession, tmp_path: Path) -> None:
