@@ -27,7 +27,7 @@ def rewind(
         bool,
         typer.Option(
             "--continue-numbers",
-            help="Keep all batches, and add one with the offsets and the state of that batch: no number comes again.",
+            help="Keep all batches, and add two with the offsets and the state of that batch: no number comes again.",
         ),
     ] = False,
     sink_accepts_batches_again: Annotated[

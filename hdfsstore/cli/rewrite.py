@@ -31,6 +31,24 @@ class Provider(StrEnum):
     ROCKSDB = "rocksdb"
 
 
+ToOrInPlace = Annotated[
+    str | None,
+    typer.Option("--to", metavar="NEW", help="The new checkpoint: a folder or a URI, empty or missing."),
+]
+InPlace = Annotated[
+    bool,
+    typer.Option(
+        "--in-place",
+        help="Add a batch with that state to the checkpoint itself, in the place of --to. The query must be stopped; "
+        "`hdfsstore undo` takes it back.",
+    ),
+]
+FileSink = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER", help="With --in-place: the folder of the query's file sink, whose log gets an entry."
+    ),
+]
 To = Annotated[
     str,
     typer.Option(metavar="NEW", help="The new checkpoint: a folder or a URI, empty or missing.", show_default=False),
@@ -168,27 +186,43 @@ def fork(path: options.Location, to: To, **chosen: Any) -> Plan:
 
 
 @_with_shared
-def repartition(path: options.Location, to: To, partitions: Partitions, **chosen: Any) -> Plan:
-    """Write a new checkpoint with another number of state partitions, for every operator.
+def repartition(
+    path: options.Location,
+    partitions: Partitions,
+    to: ToOrInPlace = None,
+    in_place: InPlace = False,
+    file_sink: FileSink = None,
+    **chosen: Any,
+) -> Plan:
+    """Write a new checkpoint with another number of state partitions, for every operator, or change it in place.
 
     Example: hdfsstore repartition /data/checkpoint --partitions 10 --to /data/checkpoint-10
     """
-    return verbs.repartition(path, to, partitions, **chosen)
+    return verbs.repartition(path, _target(to, in_place), partitions, file_sink=file_sink, **chosen)
 
 
 @_with_shared
-def convert(path: options.Location, to: To, provider: ToProvider, **chosen: Any) -> Plan:
-    """Write a new checkpoint for the other state store provider.
+def convert(
+    path: options.Location,
+    provider: ToProvider,
+    to: ToOrInPlace = None,
+    in_place: InPlace = False,
+    file_sink: FileSink = None,
+    **chosen: Any,
+) -> Plan:
+    """Write a new checkpoint for the other state store provider, or change the checkpoint in place.
 
     Example: hdfsstore convert /data/checkpoint --provider rocksdb --to /data/checkpoint-rocksdb
     """
-    return verbs.convert(path, to, provider.value, **chosen)
+    return verbs.convert(path, _target(to, in_place), provider.value, file_sink=file_sink, **chosen)
 
 
 @_with_shared
 def edit(
     path: options.Location,
-    to: To,
+    to: ToOrInPlace = None,
+    in_place: InPlace = False,
+    file_sink: FileSink = None,
     operator: options.OperatorId = 0,
     store: options.StoreName = "default",
     remove: Remove = None,
@@ -203,13 +237,15 @@ def edit(
     change = _edit(operator, store, remove, set_rows, sql)
     if change is None:
         raise typer.BadParameter("give --remove, --set or --sql")
-    return _fitting(partial(verbs.edit, path, to, change, **chosen))
+    return _fitting(partial(verbs.edit, path, _target(to, in_place), change, file_sink=file_sink, **chosen))
 
 
 @_with_shared
 def rewrite(
     path: options.Location,
-    to: To,
+    to: ToOrInPlace = None,
+    in_place: InPlace = False,
+    file_sink: FileSink = None,
     partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
     provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
     operator: options.OperatorId = 0,
@@ -226,7 +262,13 @@ def rewrite(
     change = _edit(operator, store, remove, set_rows, sql)
     edits = [] if change is None else [change]
     wanted: dict[str, Any] = {"partitions": partitions, "provider": provider and provider.value, "edits": edits}
-    return _fitting(partial(verbs.rewrite, path, to, **wanted, **chosen))
+    return _fitting(partial(verbs.rewrite, path, _target(to, in_place), file_sink=file_sink, **wanted, **chosen))
+
+
+def _target(to: str | None, in_place: bool) -> str | None:
+    if (to is None) != in_place:
+        raise typer.BadParameter("give --to NEW, or --in-place")
+    return to
 
 
 def _edit(operator: int, store: str, remove: str | None, set_rows: Path | None, sql: str | None) -> Edit | None:

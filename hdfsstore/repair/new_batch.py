@@ -6,8 +6,10 @@
     commits/<m>                      commits/N with the new unique ids
     <sink>/_spark_metadata/<m>       the empty entry of a file sink
 
-Spark's own repartition adds such a batch (OfflineStateRepartitionRunner.scala in Spark). Nothing that counts is
-replaced. What an attempt to run a batch has left after the newest one is moved to the backup.
+Spark's own repartition adds such a batch (OfflineStateRepartitionRunner.scala in Spark). If N is not the newest batch,
+two of them are added: a source of files refuses to start where its offset in the newest entry is below that in the one
+before (FileStreamSource.getBatch). Nothing that counts is replaced. What an attempt to run a batch has left after the
+newest one is moved to the backup.
 """
 
 from __future__ import annotations
@@ -58,9 +60,10 @@ class NewBatch:
     storage_options: StorageOptions | None = None
 
     @property
-    def batch_id(self) -> int:
-        """Its number."""
-        return self.source.latest + 1
+    def batch_ids(self) -> list[int]:
+        """The numbers that are added: one, or two."""
+        latest = self.source.latest
+        return [latest + 1] if self.source.batch_id == latest else [latest + 1, latest + 2]
 
     def change(self, verb: str, arguments: Mapping[str, Any]) -> tuple[Change, dict[str, bytes]]:
         """The change, and the content of what it puts in; the commit's comes with the state.
@@ -68,7 +71,7 @@ class NewBatch:
         Raises:
             RepairError: the batch has no commit; or the sink's log does not take the entry.
         """
-        source, new = self.source, self.batch_id
+        source, new = self.source, self.batch_ids
         if source.batch_id not in source.commits:
             raise RepairError(
                 "there is no log of commits to add a batch to: Spark 2.1 wrote this",
@@ -79,25 +82,27 @@ class NewBatch:
         change = Change(
             verb,
             arguments,
-            guard=max(*offsets.entries, *commits.entries) + 1,
-            batch_id=new,
-            offsets=[*(number for number in offsets.entries if number < new), new],
-            commits=[*(number for number in commits.entries if number < new), new],
-            state_version=new + 1,
+            guard=max(*offsets.entries, *commits.entries, new[-1] - 1) + 1,
+            batch_id=new[-1],
+            offsets=[*(number for number in offsets.entries if number < new[0]), *new],
+            commits=[*(number for number in commits.entries if number < new[0]), *new],
+            state_version=new[0] + 1,
             parts=parts_of_state(source.fs, source.path),
             sink=self.file_sink,
         )
-        left = [*entries_after(offsets, commits, source.latest), *state_files_from(source.fs, source.path, new + 1)]
+        left = [*entries_after(offsets, commits, source.latest), *state_files_from(source.fs, source.path, new[0] + 1)]
         change.moves.extend(f"{CHECKPOINT}{path}" for path in left)
         content = self._metadata()
         if self.file_sink is not None:
             sink = SinkLog(*resolve(self.file_sink, self.storage_options))
             change.moves.extend(f"{SINK}{path}" for path in sink.later(source.latest))
-            path, entry = sink.empty_entry(new)
-            content[f"{SINK}{path}"] = entry
-        change.puts.extend([*content, f"{CHECKPOINT}commits/{new}", f"{CHECKPOINT}offsets/{new}"])
+            content |= {f"{SINK}{path}": entry for path, entry in sink.empty_entries(new)}
+        change.puts.extend(content)
         path = f"{source.path}/offsets/{source.batch_id}"
-        content[change.puts[-1]] = with_conf(source.offsets[source.batch_id], path, self.conf)
+        entry = with_conf(source.offsets[source.batch_id], path, self.conf)
+        for number in new:
+            change.puts.extend([f"{CHECKPOINT}commits/{number}", f"{CHECKPOINT}offsets/{number}"])
+            content[change.puts[-1]] = entry
         return change, content
 
     def add(self, plan: Plan, arguments: Mapping[str, Any], write_state: WriteState, *, dry_run: bool) -> None:
@@ -127,7 +132,7 @@ class NewBatch:
                 in_place.begin(backup)
         plan.files.extend(change.lines())
         plan.notes.append(
-            f"batch {change.batch_id} is added, with the offsets of batch {source.batch_id}: it has no output"
+            f"the offsets of batch {source.batch_id} come again as batch {change.batch_id}, which has no output"
         )
         if change.sink is None:
             plan.notes.append(_NO_ENTRY)
@@ -135,12 +140,15 @@ class NewBatch:
             in_place.carry_out(backup, partial(self._write, write_state))
 
     def _write(self, write_state: WriteState, backup: Backup) -> list[str]:
-        source, new = self.source, backup.change.batch_id
-        ids = write_state(source.fs, source.path, new + 1)
+        source, change = self.source, backup.change
+        first = change.state_version
+        assert first is not None
         path = f"{source.path}/commits/{source.batch_id}"
-        commit = with_unique_ids(source.commits[source.batch_id], path, ids)
-        backup.stage(f"{CHECKPOINT}commits/{new}", commit)
-        return state_files_from(source.fs, source.path, new + 1)
+        for version in range(first, change.batch_id + 2):
+            ids = write_state(source.fs, source.path, version)
+            commit = with_unique_ids(source.commits[source.batch_id], path, ids)
+            backup.stage(f"{CHECKPOINT}commits/{version - 1}", commit)
+        return state_files_from(source.fs, source.path, first)
 
     def _metadata(self) -> dict[str, bytes]:
         """The operators' metadata that the batch needs, by path."""
@@ -155,5 +163,5 @@ class NewBatch:
             content = read_file(source.fs, path)
             if self.partitions is not None:
                 content = with_operator(content, path, None, self.partitions)
-            found[f"{CHECKPOINT}{folder}/{self.batch_id}"] = content
+            found[f"{CHECKPOINT}{folder}/{self.batch_ids[0]}"] = content
         return found

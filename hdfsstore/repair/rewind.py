@@ -59,8 +59,8 @@ def rewind(
         to_batch: a committed batch. All after it are moved to `_hdfsstore_backup` (hdfsstore.repair.undo).
         replay: the entry of the next batch stays, so that it gets the same rows again.
         replay_merged: the same, with the rows of all batches that are taken back, as one batch.
-        continue_numbers: nothing is moved. A batch is added behind the newest one, with the offsets and the state of
-            `to_batch`, so that no number comes again.
+        continue_numbers: nothing is moved. Two batches are added behind the newest one, with the offsets and the state
+            of `to_batch` (new_batch.py), so that no number comes again.
         sink_accepts_batches_again: the sink takes a batch whose number it has seen, and does not skip it.
         file_sink: the folder of the query's file sink. The entries of its log are moved to the backup too.
         dry_run: nothing is changed.

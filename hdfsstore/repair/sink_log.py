@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,19 +79,22 @@ class SinkLog:
         later = sorted((number for number in self._names if number > batch_id), reverse=True)
         return [f"{FOLDER}/{name}" for number in later for name in sorted(self._names[number], key=_side_files_first)]
 
-    def empty_entry(self, batch_id: int) -> tuple[str, bytes]:
-        """The entry of a batch without files: its path relative to the sink, and its content.
+    def empty_entries(self, batch_ids: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+        """The entries of the next batches, without files: their paths relative to the sink, and their contents.
 
         Raises:
             RepairError: the entries that a compacted one needs are not all there.
         """
         interval = self._interval()
-        if (batch_id + 1) % interval:
-            return f"{FOLDER}/{batch_id}", _VERSION
-        lines = [_VERSION]
-        for number in range(max(0, batch_id - interval), batch_id):
-            lines += self._lines(number)
-        return f"{FOLDER}/{batch_id}{_COMPACT}", b"\n".join(lines)
+        compacted: list[bytes] = []
+        for batch_id in batch_ids:
+            if (batch_id + 1) % interval:
+                yield f"{FOLDER}/{batch_id}", _VERSION
+                continue
+            if not compacted:
+                for number in range(max(0, batch_id - interval), batch_ids[0]):
+                    compacted += self._lines(number)
+            yield f"{FOLDER}/{batch_id}{_COMPACT}", b"\n".join([_VERSION, *compacted])
 
     def _interval(self) -> int:
         """The interval that Spark tells from the names: by two compacted entries, or by a divisor of the only one."""

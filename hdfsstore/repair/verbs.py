@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TypedDict, Unpack
+from os import PathLike
+from typing import Any, TypedDict, Unpack
+
+import pyarrow as pa
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.errors import RepairError
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, shown_location
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.limits import Limits, Progress, silent
+from hdfsstore.repair.new_batch import NewBatch
 from hdfsstore.repair.new_checkpoint import NewCheckpoint
 from hdfsstore.repair.plan import Plan, Report
-from hdfsstore.repair.rewrite import Rewrite
+from hdfsstore.repair.rewrite import Rewrite, UniqueIds
+from hdfsstore.repair.sink_log import absolute_location
 from hdfsstore.repair.source import Source
 
 # The state store providers by the names that users give.
@@ -31,6 +38,7 @@ class Options(TypedDict, total=False):
         keep_query_id: the new checkpoint has the query id of the source.
         drop_begun: a batch that was begun and is not committed is left out. Its rows are planned anew.
         keep_begun: such a batch is begun in the new checkpoint, too, with the same offsets.
+        file_sink: in place: the folder of the query's file sink, whose log gets an entry of the batch.
         dry_run: nothing is written; the plan is returned.
         storage_options, to_storage_options: how the checkpoint and the new one are reached, as Checkpoint takes them.
         operator_kinds: operator -> what it is, one of operator_kinds.KINDS, where Spark has not named it.
@@ -42,6 +50,7 @@ class Options(TypedDict, total=False):
     keep_query_id: bool
     drop_begun: bool
     keep_begun: bool
+    file_sink: str | PathLike[str] | None
     dry_run: bool
     storage_options: StorageOptions | None
     to_storage_options: StorageOptions | None
@@ -65,43 +74,45 @@ def fork(location: Location, to: Location, **options: Unpack[Options]) -> Plan:
         RepairError: a batch was begun, and nothing says what to do about it; or there are files at `to`.
         StateStoreError: the source is damaged, or a storage fails.
     """
-    return _to_new("fork", location, to, options)
+    return _written("fork", location, to, options)
 
 
-def repartition(location: Location, to: Location, partitions: int, **options: Unpack[Options]) -> Plan:
+def repartition(location: Location, to: Location | None, partitions: int, **options: Unpack[Options]) -> Plan:
     """Writes a new checkpoint at one batch with another number of state partitions, the same for every operator.
 
     Args:
         partitions: the number.
-        location, to, options: as fork has them.
+        to: as fork has it; None: a batch with that state is added to the checkpoint itself (new_batch.py), whose query
+            must be stopped.
+        location, options: as fork has them.
 
     Raises:
         PlacementError: rows are not where the rule of their operator puts them, or the rule is not known.
         RepairError, StateStoreError: as with fork.
     """
-    return _to_new("repartition", location, to, options, partitions)
+    return _written("repartition", location, to, options, partitions)
 
 
-def convert(location: Location, to: Location, provider: str, **options: Unpack[Options]) -> Plan:
+def convert(location: Location, to: Location | None, provider: str, **options: Unpack[Options]) -> Plan:
     """Writes a new checkpoint at one batch for another state store provider.
 
     Args:
         provider: "hdfs" or "rocksdb".
-        location, to, options: as fork has them.
+        location, to, options: as repartition has them.
 
     Raises:
         RepairError: the provider has no such stores; or as with fork.
         StateStoreError: as with fork.
     """
-    return _to_new("convert", location, to, options, provider=provider)
+    return _written("convert", location, to, options, provider=provider)
 
 
-def edit(location: Location, to: Location, change: Edit, **options: Unpack[Options]) -> Plan:
+def edit(location: Location, to: Location | None, change: Edit, **options: Unpack[Options]) -> Plan:
     """Writes a new checkpoint at one batch in which rows of one store are others.
 
     Args:
         change: what becomes of the rows.
-        location, to, options: as fork has them.
+        location, to, options: as repartition has them.
 
     Raises:
         ConditionError: the condition does not fit the store.
@@ -110,12 +121,12 @@ def edit(location: Location, to: Location, change: Edit, **options: Unpack[Optio
         RepairError: there is no such store, or it keeps counts or indexes beside its rows; or as with fork.
         StateStoreError: as with fork.
     """
-    return _to_new("edit", location, to, options, edits=(change,))
+    return _written("edit", location, to, options, edits=(change,))
 
 
 def rewrite(
     location: Location,
-    to: Location,
+    to: Location | None,
     *,
     partitions: int | None = None,
     provider: str | None = None,
@@ -129,13 +140,13 @@ def rewrite(
         provider: "hdfs" or "rocksdb"; None: as it is.
         edits: changes of rows, at most one of each store.
     """
-    return _to_new("rewrite", location, to, options, partitions, provider, edits)
+    return _written("rewrite", location, to, options, partitions, provider, edits)
 
 
-def _to_new(
+def _written(
     verb: str,
     location: Location,
-    to: Location,
+    to: Location | None,
     options: Options,
     partitions: int | None = None,
     provider: str | None = None,
@@ -147,8 +158,8 @@ def _to_new(
     if provider is not None and provider not in PROVIDERS:
         raise ValueError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
     source = Source.open(location, options.get("batch_id"), options.get("storage_options"))
-    keep = _kept(source, options)
-    new = NewCheckpoint(source, to, options.get("to_storage_options"))
+    keep = _kept(source, to, options)
+    new = None if to is None else NewCheckpoint(source, to, options.get("to_storage_options"))
     work = Rewrite(
         source,
         partitions,
@@ -158,31 +169,67 @@ def _to_new(
         options.get("limits", Limits()),
         options.get("progress", silent),
     )
-    plan = Plan(verb, source.path, source.batch_id, shown_location(to), work.plan())
+    plan = Plan(verb, source.path, source.batch_id, None if to is None else shown_location(to), work.plan())
     plan.conf = {name: (source.conf.get(name), value) for name, value in work.conf_changes.items()}
     plan.notes = list(_notes(source, options))
     if any(state.unique_ids for state in source.states):
         plan.session = {_FORMAT_VERSION: "1" if work.provider == confs.HDFS_PROVIDER else "2"}
-    if options.get("dry_run"):
+    dry_run = options.get("dry_run", False)
+    if dry_run:
         work.count(plan.operators)
         plan.disk_bytes = sum(store.bytes_in or 0 for operator in plan.operators for store in operator.stores)
-        return plan
-    plan.files = new.write(
-        lambda fs, path, version: work.write(fs, path, version, plan.operators),
-        query_id=source.query_id if options.get("keep_query_id") else str(uuid.uuid4()),
-        conf=work.conf_changes,
-        partitions=partitions,
-        keep=keep,
-    )
-    return Report.of(plan, time.monotonic() - started, verified=True)
+
+    def write(fs: FileManager, path: str, version: int) -> UniqueIds:
+        return work.write(fs, path, version, plan.operators)
+
+    if new is None:
+        sink = options.get("file_sink")
+        arguments: dict[str, Any] = {
+            "batch_id": options.get("batch_id"),
+            "partitions": partitions,
+            "provider": provider,
+            "edits": [_told(each) for each in edits],
+            "operator_kinds": {str(number): kind for number, kind in work.kinds.items()},
+            "file_sink": None if sink is None else absolute_location(sink),
+        }
+        storage_options = options.get("storage_options")
+        batch = NewBatch(source, work.conf_changes, partitions, arguments["file_sink"], storage_options)
+        batch.add(plan, arguments, write, dry_run=dry_run)
+    elif not dry_run:
+        plan.files = new.write(
+            write,
+            query_id=source.query_id if options.get("keep_query_id") else str(uuid.uuid4()),
+            conf=work.conf_changes,
+            partitions=partitions,
+            keep=keep,
+        )
+    return plan if dry_run else Report.of(plan, time.monotonic() - started, verified=True)
 
 
-def _kept(source: Source, options: Options) -> tuple[int, ...]:
+def _told(change: Edit) -> list[str | int | None]:
+    """An edit as a manifest has it, to be held against that of a second run."""
+    rows = None
+    if change.rows is not None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, change.rows.schema) as writer:
+            writer.write_table(change.rows)
+        rows = hashlib.sha256(sink.getvalue()).hexdigest()
+    function = None if change.function is None else change.function.__qualname__
+    return [change.operator_id, change.store_name, change.remove, rows, function]
+
+
+def _kept(source: Source, to: Location | None, options: Options) -> tuple[int, ...]:
     """The begun batches that are kept. Raises RepairError unless it is clear what to do about them."""
     drop, keep = options.get("drop_begun", False), options.get("keep_begun", False)
     if drop and keep:
         raise RepairError("a batch that was begun is either dropped or kept, not both")
-    begun = source.begun if source.batch_id == source.latest else ()
+    if keep and to is None:
+        raise RepairError(
+            "a batch that was begun cannot be kept behind a batch that is added",
+            source.path,
+            remedy="Drop it, or write a new checkpoint",
+        )
+    begun = source.begun if to is None or source.batch_id == source.latest else ()
     if begun and not drop and not keep:
         raise RepairError(
             f"batch {begun[-1]} was begun and is not committed",

@@ -20,6 +20,7 @@ from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.checkpoint.guard import Guard, encode_guard
 from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.undo import undo
+from hdfsstore.repair.verbs import repartition
 from tests.data.generate import cases
 from tests.data.generate.case import CASES, Inputs, Query
 from tests.spark.support.own_checkpoint import CHANGELOGS
@@ -27,6 +28,8 @@ from tests.support.continued_stores import FORMAT_VERSION, stores_of
 from tests.support.rows import counted
 
 TO = 1
+# The batch before the one that takes the last file.
+BEFORE_LAST = 2
 ROCKSDB = {PROVIDER: ROCKSDB_PROVIDER, CHANGELOGS: "true"}
 # Each with another kind of state files.
 QUERIES: dict[str, tuple[Callable[[Inputs], Query], dict[str, str]]] = {
@@ -67,13 +70,15 @@ def run(query: Query, checkpoint: Path) -> dict[int, Counter[str]]:
     return outputs
 
 
-def states(checkpoint: Path, batch_id: int | None = None) -> dict[str, Counter[str]]:
-    """The rows of every store after a batch, the last one by default."""
+def states(checkpoint: Path, batch_id: int | None = None, *, partitions: bool = True) -> dict[str, Counter[str]]:
+    """The rows of every store after a batch, the last one by default; with the partition of each, or without."""
     opened = hdfsstore.Checkpoint(checkpoint)
-    return {
-        str(store): counted(opened.read_state(store.operator_id, store.name, batch_id))
-        for store in stores_of(checkpoint)
-    }
+    found = {}
+    for store in stores_of(checkpoint):
+        rows = opened.read_state(store.operator_id, store.name, batch_id)
+        name = f"{store.operator_id} {store.name}"
+        found[name] = counted(rows if partitions else rows.drop_columns(["partition_id"]))
+    return found
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -118,16 +123,32 @@ def test_spark_goes_on_from_a_batch_that_was_added(spark: SparkSession, tmp_path
     whole = tmp_path / "whole"
     expected = run(query, whole)
     newest = max(expected)
-    # Back to the newest batch but one with rows: the last file comes again, in a batch of another number.
-    to = [number for number, rows in expected.items() if rows][-2]
     part = shutil.copytree(whole, tmp_path / "part")
-    rewind(part, to, continue_numbers=True)
-    assert states(part) == states(whole, to)
+    rewind(part, BEFORE_LAST, continue_numbers=True)
+    assert states(part) == states(whole, BEFORE_LAST)
     outputs = run(query, part)
-    assert min(outputs, default=newest + 2) > newest + 1
-    again = [rows for number, rows in expected.items() if number > to and rows]
+    assert min(outputs, default=newest + 3) > newest + 2
+    again = [rows for number, rows in expected.items() if number > BEFORE_LAST and rows]
     assert [rows for rows in outputs.values() if rows] == again
     assert states(part) == states(whole)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_spark_goes_on_with_other_partitions(spark: SparkSession, tmp_path: Path, confs: Any, name: str) -> None:
+    build, settings = QUERIES[name]
+    confs(settings)
+    query = build(Inputs(spark, tmp_path / "input"))
+    whole = tmp_path / "whole"
+    expected = run(query, whole)
+    part = shutil.copytree(whole, tmp_path / "part")
+    rewind(part, BEFORE_LAST, sink_accepts_batches_again=True)
+    repartition(part, None, 3)
+    outputs = run(query, part)
+    again = [rows for number, rows in expected.items() if number > BEFORE_LAST and rows]
+    assert [rows for rows in outputs.values() if rows] == again
+    stores = [store for operator in hdfsstore.Checkpoint(part).operators for store in operator.stores]
+    assert {store.num_partitions for store in stores} == {3}
+    assert states(part, partitions=False) == states(whole, partitions=False)
 
 
 def final_rows(expected: dict[int, Counter[str]], after: int) -> Counter[str]:

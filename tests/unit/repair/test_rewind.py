@@ -237,15 +237,15 @@ def test_undo_goes_back_verb_by_verb(tmp_path: Path) -> None:
 def test_a_batch_is_added_with_the_state_of_an_older_one(case: str, tmp_path: Path) -> None:
     root = copy_of(case, tmp_path / "copy")
     before, batches = content(root), committed(root)
-    to, new = batches[-2], batches[-1] + 1
+    to, new = batches[-2], batches[-1] + 2
     state = records(root, to)
     report = rewind(root, to, continue_numbers=True)
     assert isinstance(report, Report)
     assert report.verified
-    assert committed(root) == [*batches, new]
-    assert records(root, new) == state
+    assert committed(root) == [*batches, new - 1, new]
+    assert records(root, new - 1) == records(root, new) == state
     after = content(root)
-    assert after[f"offsets/{new}"] == before[f"offsets/{to}"]
+    assert after[f"offsets/{new - 1}"] == after[f"offsets/{new}"] == before[f"offsets/{to}"]
     moved = {line.removeprefix("moved to the backup: ") for line in report.files}
     assert {name for name in before if after.get(name) != before[name]} <= moved
     undo(root)

@@ -1,0 +1,142 @@
+"""Repartition, convert and edit in place: a batch is added, and an undo takes it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdfsstore import Checkpoint
+from hdfsstore.errors import RepairError, RepairUnderWayError
+from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.repair import in_place
+from hdfsstore.repair.backup import Backup
+from hdfsstore.repair.edit import Edit
+from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.sink_log import SinkLog
+from hdfsstore.repair.undo import undo
+from hdfsstore.repair.verbs import convert, edit, repartition
+from tests.support.rows import counted
+from tests.unit.repair.folders import content, copy_of
+
+Verb = Callable[..., Plan]
+CASES = ("aggregation", "join_left_outer", "rocksdb_aggregation", "rocksdb_unique_ids", "transform_with_state")
+VERBS: dict[str, tuple[str, Verb]] = {
+    **{f"repartition {case}": (case, partial(repartition, partitions=3)) for case in CASES},
+    "convert to RocksDB": ("aggregation", partial(convert, provider="rocksdb")),
+    "convert to HDFS-backed": ("rocksdb_aggregation", partial(convert, provider="hdfs")),
+    "edit": ("aggregation", partial(edit, change=Edit(remove="partition_id = 0"))),
+}
+
+
+def rows(root: Path, batch_id: int) -> list[Any]:
+    """The rows of every plain store after a batch, wherever they are."""
+    checkpoint = Checkpoint(root)
+    return [
+        counted(checkpoint.read_state(operator.operator_id, store.name, batch_id).drop_columns(["partition_id"]))
+        for operator in checkpoint.operators
+        for store in operator.stores
+        if not store.has_families
+    ]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_in_place_adds_a_batch_and_an_undo_takes_it_away(name: str, tmp_path: Path) -> None:
+    case, verb = VERBS[name]
+    root = copy_of(case, tmp_path / "copy")
+    before, newest = content(root), Checkpoint(root).latest_batch_id
+    state = rows(root, newest)
+    plan = verb(root, None, dry_run=True)
+    assert not isinstance(plan, Report)
+    assert content(root) == before
+    report = verb(root, None)
+    assert isinstance(report, Report)
+    assert report.verified
+    assert report.to is None
+    assert report.files == plan.files
+    assert Checkpoint(root).latest_batch_id == newest + 1
+    assert before.items() <= content(root).items(), "a file was replaced"
+    assert rows(root, newest) == state
+    if name == "edit":
+        assert 0 in Checkpoint(root).read_state(batch_id=newest)["partition_id"].to_pylist()
+        assert 0 not in Checkpoint(root).read_state()["partition_id"].to_pylist()
+    else:
+        assert rows(root, newest + 1) == state
+    conf = Checkpoint(root).batch(newest + 1).conf
+    assert {key: (Checkpoint(root).batch(newest).conf.get(key), conf[key]) for key in report.conf} == report.conf
+    undo(root)
+    assert content(root) == before
+    assert rows(root, newest) == state
+
+
+def test_a_killed_verb_is_ended_by_the_same_one_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copy_of("aggregation", tmp_path / "copy")
+    before = content(root)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Backup, "note_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repartition(root, None, 3)
+    assert "`repartition` is changing the checkpoint" in str(Checkpoint(root).repair)
+    for other in (partial(repartition, partitions=4), partial(convert, provider="rocksdb")):
+        with pytest.raises(RepairUnderWayError):
+            other(root, None)
+    report = repartition(root, None, 3)
+    assert in_place.RESUMED in report.notes
+    assert Checkpoint(root).operator().store().num_partitions == 3
+    undo(root)
+    assert content(root) == before
+
+
+def test_a_batch_that_was_begun_is_refused_unless_it_is_dropped(tmp_path: Path) -> None:
+    root = copy_of("unfinished_batch", tmp_path / "copy")
+    before = content(root)
+    with pytest.raises(RepairError, match="--drop-begun"):
+        repartition(root, None, 3)
+    with pytest.raises(RepairError, match="cannot be kept"):
+        repartition(root, None, 3, keep_begun=True)
+    repartition(root, None, 3, drop_begun=True)
+    checkpoint = Checkpoint(root)
+    assert checkpoint.latest_batch_id == 3
+    assert checkpoint.batch(3).offsets == checkpoint.batch(2).offsets
+    undo(root)
+    assert content(root) == before
+
+
+@pytest.mark.parametrize(
+    ("there", "batch_id", "name", "lines"),
+    [
+        (["0", "1"], 2, "2", []),
+        ([str(number) for number in range(9)], 9, "9.compact", [f"of {number}" for number in range(9)]),
+        (["0", "1", "2.compact", "3", "4"], 5, "5.compact", ["of 2", "of 3", "of 4"]),
+        (["9.compact", "19.compact", "20"], 21, "21", []),
+        (["2.compact", "5.compact", "6", "7"], 8, "8.compact", ["of 5", "of 6", "of 7"]),
+    ],
+)
+def test_the_entry_of_a_batch_in_a_sinks_log(
+    tmp_path: Path, there: list[str], batch_id: int, name: str, lines: list[str]
+) -> None:
+    folder = tmp_path / "_spark_metadata"
+    folder.mkdir()
+    for each in there:
+        (folder / each).write_text(f"v1\nof {each.removesuffix('.compact')}")
+    [(path, entry)] = SinkLog(LocalFileManager(), str(tmp_path)).empty_entries([batch_id])
+    assert path == f"_spark_metadata/{name}"
+    assert entry.decode().split("\n") == ["v1", *lines]
+
+
+def test_a_sinks_log_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "_spark_metadata"
+    folder.mkdir()
+    for name in ("0", "2", "3"):
+        (folder / name).write_text("v1")
+    log = SinkLog(LocalFileManager(), str(tmp_path))
+    assert log.later(1) == ["_spark_metadata/3", "_spark_metadata/2"]
+    with pytest.raises(RepairError, match="no entry of batch 1"):
+        log.after(2)
