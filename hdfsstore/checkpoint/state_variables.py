@@ -39,14 +39,24 @@ class StateVariable:
     kind: str
 
 
+def state_variables(operator: Operator) -> dict[str, str]:
+    """The kind of each state variable of transformWithState, by name, without timers; empty for other operators."""
+    known = {each["stateName"]: each["stateVariableType"] for each in operator.properties.get("stateVariables", [])}
+    return {name: kind for name, kind in known.items() if kind != TIMER}
+
+
+def has_timers(operator: Operator) -> bool:
+    """Whether a transformWithState may have registered timers."""
+    return operator.properties.get("timeMode", "") in _TIMERS
+
+
 def state_variable(operator: Operator, name: str | None, *, timers: bool) -> StateVariable:
     """The variable of that name, or the registered timers.
 
     Raises:
         StateStoreError: there is none; the message lists those that there are.
     """
-    known = {each["stateName"]: each["stateVariableType"] for each in operator.properties.get("stateVariables", [])}
-    named = [each for each, kind in known.items() if kind != TIMER]
+    named = state_variables(operator)
     has = f"Its state variables are {', '.join(sorted(named))}" if named else "It has no state variables"
     if timers:
         if name is not None:
@@ -61,7 +71,7 @@ def state_variable(operator: Operator, name: str | None, *, timers: bool) -> Sta
         )
     if name not in named:
         raise StateStoreError(f"operator {operator.operator_id} has no state variable {name!r}", remedy=has)
-    return StateVariable(name, known[name])
+    return StateVariable(name, named[name])
 
 
 Columns = Callable[[pa.StructArray, Any], list[pa.Array]]

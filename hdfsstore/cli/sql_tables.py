@@ -1,25 +1,47 @@
-"""Makes the stores of a checkpoint tables of a DuckDB connection, those that a query names."""
+"""Makes the stores of a checkpoint tables of a DuckDB connection, those that a query names.
+
+A store with column families is one table for each state variable, for timers, or for each side of a join.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from hdfsstore import Checkpoint, StateStoreError
+from hdfsstore import Checkpoint, Operator, StateStoreError
+from hdfsstore.checkpoint.join_state import SIDES
+from hdfsstore.checkpoint.state_variables import has_timers, state_variables
 from hdfsstore.cli.output import numbered
 from hdfsstore.cli.progress import counted
 from hdfsstore.conditions.names import unique_names
 
+JOIN = "symmetricHashJoin"
 _AT_BATCH = re.compile(r"(\w+)_at_(\d+)")
 
 
-def table_name(operator_id: int, store_name: str) -> str:
-    """The name of a store's table: state, state_1_default, state_0_left_keytonumvalues."""
-    if (operator_id, store_name) == (0, "default"):
+def table_name(operator_id: int, name: str) -> str:
+    """The table of a store, variable or side of a join: state, state_1_default, state_0_left_keytonumvalues."""
+    if (operator_id, name) == (0, "default"):
         return "state"
-    return f"state_{operator_id}_{re.sub(r'[^0-9a-z]+', '_', store_name.lower())}"
+    return f"state_{operator_id}_{re.sub(r'[^0-9a-z]+', '_', name.lower())}"
+
+
+def _parts(operator: Operator) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What of an operator is a table, by name, and the arguments of read_state that give it."""
+    for store in operator.stores:
+        if not store.has_families:
+            yield store.name, {"store_name": store.name}
+    for variable in state_variables(operator):
+        yield variable, {"state_var": variable}
+    if has_timers(operator):
+        yield "timers", {"read_registered_timers": True}
+    if operator.name == JOIN and any(store.has_families for store in operator.stores):
+        for side in SIDES:
+            yield side, {"join_side": side}
 
 
 class Tables:
@@ -35,11 +57,15 @@ class Tables:
         self._checkpoint = checkpoint
         self._batch_id = batch_id
         self._read: set[str] = set()
-        self.stores = {
-            table_name(operator.operator_id, store.name): (operator.operator_id, store.name)
-            for operator in checkpoint.operators
-            for store in operator.stores
-        }
+        self.stores: dict[str, dict[str, Any]] = {}
+        for operator in checkpoint.operators:
+            for part, arguments in _parts(operator):
+                table = name = table_name(operator.operator_id, part)
+                for number in count(2):
+                    if table not in self.stores:
+                        break
+                    table = f"{name}_{number}"  # names that differ in upper and lower case alone
+                self.stores[table] = {"operator_id": operator.operator_id, **arguments}
 
     @property
     def described(self) -> str:
@@ -54,19 +80,19 @@ class Tables:
         named = {name.lower() for name in self._connection.get_table_names(query)}
         found = {name: place for name in sorted(named - self._read) if (place := self._place_of(name)) is not None}
         for name in counted(found, "Reading tables", len(found)):
-            state = self._checkpoint.read_state(*found[name])
+            state = self._checkpoint.read_state(**found[name])
             schema, batches = numbered(state.schema, state.to_batches())
             self._connection.register(name, pa.Table.from_batches(batches, schema))
             self._read.add(name)
         if not named:
             self._list()
 
-    def _place_of(self, name: str) -> tuple[int, str, int | None] | None:
-        """Operator, store and batch of a table; None: it is not one of ours."""
+    def _place_of(self, name: str) -> dict[str, Any] | None:
+        """The arguments of read_state that give a table; None: it is not one of ours."""
         if name in self.stores:
-            return *self.stores[name], self._newest()
+            return {**self.stores[name], "batch_id": self._newest()}
         if (match := _AT_BATCH.fullmatch(name)) and match[1] in self.stores:
-            return *self.stores[match[1]], int(match[2])
+            return {**self.stores[match[1]], "batch_id": int(match[2])}
         return None
 
     def _newest(self) -> int:
@@ -80,7 +106,7 @@ class Tables:
         batches = [batch.batch_id for batch in self._checkpoint.batches if batch.committed]
         for table, place in self.stores.items():
             try:
-                with self._checkpoint.open_state(*place, self._newest()) as state:
+                with self._checkpoint.open_state(**place, batch_id=self._newest()) as state:
                     empty = unique_names(state.schema).empty_table()
             except StateStoreError:
                 continue  # a query that names it gets the reason

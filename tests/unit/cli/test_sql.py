@@ -47,6 +47,31 @@ def test_a_table_of_another_operator(run: Run) -> None:
     assert sorted(map(json.dumps, rows)) == sorted(map(json.dumps, read)) != []
 
 
+@pytest.mark.parametrize("variable", ["total", "seen", "times"])
+def test_every_state_variable_is_a_table(variable: str, run: Run) -> None:
+    rows = run("sql", checkpoint("transform_structures"), f"from state_0_{variable}", "--json").lines
+    read = run("read", checkpoint("transform_structures"), "--state-var", variable, "--json").lines
+    assert sorted(map(json.dumps, rows)) == sorted(map(json.dumps, read)) != []
+    older = run("sql", checkpoint("transform_structures"), f"from state_0_{variable}_at_0", "--json").lines
+    read = run("read", checkpoint("transform_structures"), "--state-var", variable, "--batch", 0, "--json").lines
+    assert sorted(map(json.dumps, older)) == sorted(map(json.dumps, read)) != sorted(map(json.dumps, rows))
+
+
+@pytest.mark.parametrize(
+    ("case", "table", "option"),
+    [
+        ("transform_event_timers", "timers", ["--timers"]),
+        ("rocksdb_join_format3", "left", ["--join-side", "left"]),
+        ("rocksdb_join_format4", "right", ["--join-side", "right"]),
+    ],
+)
+def test_timers_and_sides_of_joins_are_tables(case: str, table: str, option: list[str], run: Run) -> None:
+    rows = run("sql", checkpoint(case), f"from state_0_{table}", "--json").lines
+    read = run("read", checkpoint(case), *option, "--json").lines
+    assert sorted(map(json.dumps, rows)) == sorted(map(json.dumps, read)) != []
+    assert f"state_0_{table}" in run("sql", checkpoint(case), "from nowhere", exit_code=2).err.replace("\n", " ")
+
+
 def test_table_names() -> None:
     assert table_name(0, "default") == "state"
     assert table_name(3, "default") == "state_3_default"
