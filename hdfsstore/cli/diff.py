@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import pyarrow as pa
@@ -88,7 +89,8 @@ def compare(checkpoint: Checkpoint, operator_id: int, store_name: str, start: in
     partitions = len(checkpoint.operator(operator_id).store(store_name).partition_ids)
     places, values_before = [pa.array([], pa.int32())], [pa.array([], after.type)]
     with checkpoint.open_state(operator_id, store_name, start) as state:
-        for batch in rows_counted(state, f"Batch {start}", partitions):
+        # index_in makes a table of the keys at each call, so it gets as many rows at a time as there are keys.
+        for batch in _at_least(len(written), rows_counted(state, f"Batch {start}", partitions)):
             place = pc.index_in(keys.encode(batch["key"]), value_set=written_keys)
             places.append(place.drop_null())
             values_before.append(batch["value"].filter(place.is_valid()))
@@ -114,6 +116,20 @@ def _written(checkpoint: Checkpoint, operator_id: int, store_name: str, start: i
         )
         removed = pa.nulls(len(before), before.schema.field("value").type)
         return pa.concat_tables([before.set_column(1, before.schema.field("value"), removed), after])
+
+
+def _at_least(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of several batches as one of so many rows at least, but for the last one."""
+    held: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        held.append(batch)
+        missing -= batch.num_rows
+        if missing <= 0:
+            yield pa.concat_batches(held)
+            held, missing = [], rows
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _last_of_each(keys: pa.Array) -> pa.Array:
