@@ -267,7 +267,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.read_state(self.operator_state(operator_id, batch_id), request, self._threads)
+        return reading.read_state(self.rows_to_read(request), self._threads)
 
     def open_state(
         self,
@@ -307,7 +307,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.open_state(self.operator_state(operator_id, batch_id), request, self._threads)
+        return reading.open_state(self.rows_to_read(request), self._threads)
 
     def read_changes(
         self,
@@ -334,14 +334,6 @@ class Checkpoint:
             As read_state; BatchNotAvailableError also if a batch has no delta any more, or if the number of partitions
                 changes.
         """
-        if start_batch_id > end_batch_id:
-            raise StateStoreError(
-                f"batch {start_batch_id} comes after batch {end_batch_id}",
-                self.path,
-                remedy="Give the earlier one first",
-            )
-        self._states.committed(start_batch_id)
-        self._states.check_deltas(range(start_batch_id, end_batch_id + 1))
         request = StateRequest(
             operator_id=operator_id,
             store_name=store_name,
@@ -353,8 +345,25 @@ class Checkpoint:
             state_var=state_var,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        state = self.operator_state(operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
-        return reading.read_changes(state, request, range(start_batch_id + 1, end_batch_id + 2), self._threads)
+        return reading.read_changes(self.changes_to_read(start_batch_id, request), self._threads)
+
+    def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:
+        """The same rows as read_state's, to be read partition by partition. It raises the same errors."""
+        return reading.rows_to_read(self.operator_state(request.operator_id, request.batch_id), request)
+
+    def changes_to_read(self, start_batch_id: int, request: StateRequest) -> reading.ChangesToRead:
+        """The same changes as read_changes', to be read partition by partition; `request` names the last batch."""
+        end_batch_id = self.latest_batch_id if request.batch_id is None else request.batch_id
+        if start_batch_id > end_batch_id:
+            raise StateStoreError(
+                f"batch {start_batch_id} comes after batch {end_batch_id}",
+                self.path,
+                remedy="Give the earlier one first",
+            )
+        self._states.committed(start_batch_id)
+        self._states.check_deltas(range(start_batch_id, end_batch_id + 1))
+        state = self.operator_state(request.operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
+        return reading.changes_to_read(state, request, range(start_batch_id + 1, end_batch_id + 2))
 
     def operator_state(
         self, operator_id: int = 0, batch_id: int | None = None, batch_ids: Sequence[int] = ()

@@ -29,16 +29,14 @@ from hdfsstore.state.protocols import KeyRange
 RANGE_DELETION = 15
 
 
-def read_state(state: OperatorState, request: StateRequest, threads: int) -> pa.Table:
+def read_state(rows: RowsToRead, threads: int) -> pa.Table:
     """The rows as a table."""
-    rows = rows_to_read(state, request)
     loaded = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
     return pa.Table.from_batches(chain.from_iterable(loaded), rows.schema)
 
 
-def open_state(state: OperatorState, request: StateRequest, threads: int) -> pa.RecordBatchReader:
+def open_state(rows: RowsToRead, threads: int) -> pa.RecordBatchReader:
     """The rows as a stream of record batches, in bounded memory. Batches of several partitions alternate."""
-    rows = rows_to_read(state, request)
     streams = [partial(rows.stream, partition_id) for partition_id in rows.partition_ids]
     return pa.RecordBatchReader.from_batches(rows.schema, stream_all(streams, threads))
 
@@ -100,9 +98,8 @@ def rows_to_read(state: OperatorState, request: StateRequest) -> RowsToRead:
     return RowsToRead(state.version, converter, readers, keys, shaper)
 
 
-def read_changes(state: OperatorState, request: StateRequest, versions: range, threads: int) -> pa.Table:
-    """Every record of the deltas of `versions`, partition by partition, in their order."""
-    rows = changes_to_read(state, request, versions)
+def read_changes(rows: ChangesToRead, threads: int) -> pa.Table:
+    """Every record of some deltas, partition by partition, in their order."""
     changed = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
     return pa.Table.from_batches(chain.from_iterable(changed), rows.schema)
 

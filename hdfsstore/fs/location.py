@@ -71,19 +71,29 @@ def resolve(location: Location, storage_options: StorageOptions | None = None) -
     return _open(find_settings(location, storage_options))
 
 
-def find_settings(location: str | os.PathLike[str], storage_options: StorageOptions | None) -> StorageLocation:
-    """A URI or a local path, with the settings that `resolve` finds. It connects to nothing."""
+def find_settings(
+    location: str | os.PathLike[str], storage_options: StorageOptions | None, hadoop_conf: HadoopConf | None = None
+) -> StorageLocation:
+    """A URI or a local path, with the settings that `resolve` finds. It connects to nothing.
+
+    Args:
+        hadoop_conf: takes the place of the files in HADOOP_CONF_DIR.
+    """
     options = parse_options(storage_options)
     text = os.fspath(location)
     scheme = scheme_of(text) if isinstance(location, str) else None
     if scheme in S3_SCHEMES:
         bucket, uri = s3_place(text)
         s3 = s3_settings(
-            bucket, read_hadoop_conf(), options.hadoop, ca_bundle=options.ca_bundle, timeout_s=options.timeout_s
+            bucket,
+            read_hadoop_conf() if hadoop_conf is None else hadoop_conf,
+            options.hadoop,
+            ca_bundle=options.ca_bundle,
+            timeout_s=options.timeout_s,
         )
         return StorageLocation(uri, s3)
     if scheme == HDFS_SCHEME:
-        conf = HadoopConf(read_hadoop_conf(), options.hadoop)
+        conf = HadoopConf(read_hadoop_conf() if hadoop_conf is None else hadoop_conf, options.hadoop)
         authority, user, uri = hdfs_place(text, conf.get(DEFAULT_FS, ""))
         hdfs = hdfs_settings(
             authority, conf, client=options.client, user=options.user or user, timeout_s=options.timeout_s

@@ -1,5 +1,7 @@
 """Runs stateful functions in Python on Spark's streaming queries, and keeps their state in this package's store.
 
+Reads the state of any checkpoint with a cluster: spark.read.format("hdfsstore").load(checkpoint).
+
 from hdfsstore.spark import groupBy
 
 counts = groupBy(events, "user").mapInArrowWithState(count, "user string, n long", "n long", "update", "NoTimeout")
@@ -13,8 +15,9 @@ from pyspark.sql import Column, DataFrame
 from hdfsstore.spark.api.grouped_stream import StatefulGroups
 from hdfsstore.spark.api.keys import key_columns
 from hdfsstore.spark.driver.unsupported import check_input
+from hdfsstore.spark.source.registration import register
 
-__all__ = ["groupBy"]
+__all__ = ["groupBy", "register"]
 
 
 def groupBy(df: DataFrame, *cols: str | int | Column | list[str | int | Column]) -> StatefulGroups:

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH
+from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH, DEFAULT_FS, HadoopConf
 from hdfsstore.fs.hdfs.native_conf import PROTECTIONS, is_demanded
 from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 from hdfsstore.fs.location import StorageLocation, renew
@@ -38,6 +38,7 @@ from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place
 # Properties with these names come from Hadoop's jars: nobody has set them.
 _DEFAULTS = "-default.xml"
 _S3_PREFIXES = tuple(f"fs.{scheme}." for scheme in S3_SCHEMES)
+_GENERAL = (DEFAULT_FS, CREDENTIAL_PROVIDER_PATH)
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PURPOSE = "hdfsstore"
 # Without it nobody could try out keys on a digest of them.
@@ -129,6 +130,19 @@ def session_storage(
         )
         return SessionStorage(StorageLocation(plain, settings))
     return SessionStorage(StorageLocation(text))
+
+
+def session_conf(spark: SparkSession, hadoop_conf: Any) -> tuple[HadoopConf, str | None]:
+    """The properties about filesystems that somebody has set, and the user that HDFS without Kerberos sees.
+
+    Keys that only Hadoop's credential providers have are not among them.
+    """
+    conf = _set_properties(spark, hadoop_conf, lambda name: name in _GENERAL or _is_for_any(name))
+    return HadoopConf(conf), _user(spark, conf)
+
+
+def _is_for_any(name: str) -> bool:
+    return name.startswith(_S3_PREFIXES) or _is_for_hdfs(name)
 
 
 def _is_for_hdfs(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""Spark's data sources over a checkpoint: `hdfsstore` and `hdfsstore-metadata`."""
