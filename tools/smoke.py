@@ -1,5 +1,6 @@
 """Opens every checkpoint of a folder with the installed wheel: python -I tools/smoke.py tests/data."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -22,5 +23,8 @@ if not rows:
     sys.exit("no row was read")
 where = Path(hdfsstore.__file__).parent
 print(f"Python {sys.version.split()[0]}, pyarrow {pa.__version__}: {rows} rows of {checkpoints} checkpoints")
+# Spark imports these on every driver; without PySpark they have no source, and do not fail.
+importlib.import_module("pyspark_hdfsstore")
+importlib.import_module("pyspark_hdfsstore_metadata")
 if "site-packages" not in where.parts:
     sys.exit(f"the wheel was not used: {where}")
