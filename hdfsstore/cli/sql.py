@@ -23,8 +23,8 @@ def sql(
         str | None,
         typer.Argument(
             help="Each store is a table: `state` is the default store of operator 0, every other store or state "
-            "variable is `state_<operator>_<name>`, and `state_at_3` is `state` after batch 3. The columns are those of "
-            "read. With - the query comes from stdin; without a query there is a prompt.",
+            "variable is `state_<operator>_<name>`, and `state_at_3` is `state` after batch 3. The columns are those "
+            "of read. With - the query comes from stdin; without a query there is a prompt.",
             show_default=False,
         ),
     ] = None,
