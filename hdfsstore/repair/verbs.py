@@ -175,7 +175,7 @@ def _written(
     if any(state.unique_ids for state in source.states):
         plan.session = {_FORMAT_VERSION: "1" if work.provider == confs.HDFS_PROVIDER else "2"}
     dry_run = options.get("dry_run", False)
-    if dry_run:
+    if dry_run or new is None:  # in place, what rows refuse has to be known before anything is touched
         work.count(plan.operators)
         plan.disk_bytes = sum(store.bytes_in or 0 for operator in plan.operators for store in operator.stores)
 

@@ -14,6 +14,7 @@ from hdfsstore.errors import PlacementError, RepairError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair.verbs import convert, fork, repartition, rewrite
 from tests.support.truth import DATA, Case, cases, few_cases
+from tests.unit.repair.folders import content
 from tests.unit.repair.states import raw_rows
 
 SPARK = DATA / "spark-4.3.0"
@@ -99,11 +100,15 @@ def test_a_row_in_the_wrong_partition_is_refused_and_nothing_stays(tmp_path: Pat
     fork(SPARK / "aggregation" / "checkpoint", tmp_path / "source")
     files = [tmp_path / "source/state/0" / partition / "4.snapshot" for partition in "01"]
     contents = [file.read_bytes() for file in files]
-    for file, content in zip(files, reversed(contents), strict=True):
-        file.write_bytes(content)
+    for file, other in zip(files, reversed(contents), strict=True):
+        file.write_bytes(other)
     with pytest.raises(PlacementError, match="are not where the rule puts them"):
         repartition(tmp_path / "source", tmp_path / "new", 5)
     assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+    before = content(tmp_path / "source")
+    with pytest.raises(PlacementError):
+        repartition(tmp_path / "source", None, 5)
+    assert content(tmp_path / "source") == before
     fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new")
 
 
