@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.fs.kept_input import KeptInput
 from hdfsstore.fs.reading import Input
 from hdfsstore.state.versions.chain import VersionFiles
 from hdfsstore.state.versions.files import VersionId
@@ -49,7 +50,7 @@ class NewestRecords:
         self._keys.settle()
         return converted
 
-    def rest(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
+    def rest(self, version_id: VersionId, source: Input | KeptInput) -> Iterator[RecordChunk]:
         """The records of a snapshot whose keys are in no delta."""
         for chunk in self._files.chunks(source, version_id, "snapshot"):
             kept = self._keys.keep_absent(chunk.data, chunk.keys, chunk.values)

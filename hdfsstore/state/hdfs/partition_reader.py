@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TypeVar
 
 from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.fs.kept_input import KeptInput, kept
+from hdfsstore.fs.reading import Input
 from hdfsstore.state.base.partition_reader import BasePartitionReader, Opened
 from hdfsstore.state.hdfs.newest_records import NewestRecords
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
@@ -51,28 +53,39 @@ class HdfsPartitionReader(BasePartitionReader):
     ) -> Iterator[T]:
         """The same as `load` in bounded memory: a snapshot is read through once before its first record is handed on.
 
-        Memory: a chunk, and the keys of the deltas since the snapshot.
+        Memory: a chunk, and the keys of the deltas since the snapshot. A snapshot of a remote storage is kept for the
+        second read (kept_input.py).
         """
         with ExitStack() as stack:
 
             def read(files: VersionFiles, chain: Chain) -> Iterator[RecordChunk]:
-                if chain.snapshot is not None:
-                    verify(files, chain.snapshot)
-                return _chunks(NewestRecords(files), *self._opened(files, chain, stack))
+                base = (
+                    [] if chain.snapshot is None else [(chain.snapshot, self._verified(files, chain.snapshot, stack))]
+                )
+                deltas, _ = self._opened(files, Chain(None, chain.deltas), stack)
+                return _chunks(NewestRecords(files), deltas, base)
 
             yield from map(convert, self._read(version, read))
 
+    def _verified(self, files: VersionFiles, snapshot: VersionId, stack: ExitStack) -> Input | KeptInput:
+        """The snapshot at its start. It was read to its end: CorruptFileError where it is damaged."""
+        source = kept(self._fs, files.open(snapshot, "snapshot"))
+        try:
+            for _ in files.chunks(source, snapshot, "snapshot"):
+                pass
+            source.finish()
+            source.rewind()
+        except BaseException:
+            source.close()
+            raise
+        stack.callback(source.close)
+        return source
 
-def _chunks(newest: NewestRecords, deltas: list[Opened], base: list[Opened]) -> Iterator[RecordChunk]:
+
+def _chunks(
+    newest: NewestRecords, deltas: list[Opened], base: list[tuple[VersionId, Input | KeptInput]]
+) -> Iterator[RecordChunk]:
     for delta in deltas:
         yield from newest.by_delta(*delta)
     for snapshot in base:
         yield from newest.rest(*snapshot)
-
-
-def verify(files: VersionFiles, snapshot: VersionId) -> None:
-    """Reads a snapshot to its end, and raises CorruptFileError where it is damaged."""
-    with closing(files.open(snapshot, "snapshot")) as source:
-        for _ in files.chunks(source, snapshot, "snapshot"):
-            pass
-        source.finish()

@@ -56,6 +56,19 @@ def state(folder: Path, version: int) -> State:
     return dict(rows)  # type: ignore[arg-type]
 
 
+def test_a_stream_from_a_remote_storage_asks_for_each_file_once(folder: Path, snapshots: list[int]) -> None:
+    for version in (snapshots[-1], LAST):
+        expected = sorted(state(folder, version).items())
+        asked = []
+        for read in (HdfsPartitionReader.load, HdfsPartitionReader.stream):
+            files = RemoteFiles()
+            reader = HdfsPartitionReader(files, str(folder), RecordFormat())
+            rows = [pair for chunk in read(reader, version, pairs) for pair in chunk]
+            assert sorted(rows) == expected
+            asked.append(files.requests.snapshot().requests)
+        assert asked[0] == asked[1]
+
+
 def replayed(folder: Path, version: int) -> State:
     """The state by applying every delta from the first on."""
     result: State = {}
