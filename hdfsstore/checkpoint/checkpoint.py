@@ -291,8 +291,8 @@ class Checkpoint:
         """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
         The stream holds the keys of the deltas since the last snapshot, and a few megabytes for each thread. A snapshot
-        on a remote storage is checked before its first row comes; meanwhile it is kept in a temporary file (TMPDIR),
-        if it is larger than 4 MiB and the disk has room; else it is downloaded twice. The reader
+        on a remote storage is checked before its first row comes; meanwhile it is kept in memory, or in a
+        temporary file (TMPDIR) if it is larger than 4 MiB. Without room there it is downloaded twice. The reader
         raises the errors that only show while rows are read.
         """
         request = StateRequest(
