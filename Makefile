@@ -7,8 +7,8 @@ NEED_BROWSER := sh tools/need.sh "Chromium, which opens the report in tests" 'co
 NEED_GO := sh tools/need.sh "Go, which builds MinIO and toxiproxy for tests" 'command -v go' golang
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-services services test-asan test-tsan test-wheels fuzz crash histories chaos \
-	bench lint clean
+.PHONY: help setup demo check test test-all test-services services test-asan test-tsan test-wheels fuzz crash \
+	histories chaos bench lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 20
@@ -29,6 +29,9 @@ check: setup lint  ## lint, types, and the unit and contract tests but the slowe
 test: setup  ## all tests but those on real servers, also those with a live Spark
 	-@$(NEED_BROWSER)
 	sh tools/with-java.sh $(BIN)/python -m pytest --ignore tests/integration
+
+test-all: setup  ## repairs with every operator and layout of Spark's state, of which make test tries a few
+	HDFSSTORE_REPAIR_MATRIX=1 sh tools/with-java.sh $(BIN)/python -m pytest tests/spark/test_repair_rewrite.py
 
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)
