@@ -66,6 +66,10 @@ def test_rows_are_those_of_statestore(read: Read) -> None:
         with pytest.raises(UnsupportedTypeError, match="Leave such fields out with the option columns"):
             source.schema()
         return
+    if read.crosses_repartition:  # Spark gives what it finds in the folders of the last batch
+        with pytest.raises(BatchNotAvailableError, match="no deltas lead from one to the other"):
+            rows_of(source)
+        return
     schema = None
     if read.case.facts.get("borrowed_schema") and not read.facts["join_side"]:  # Spark 2 wrote none
         parts = {part: StructType.fromJson(read.facts[f"{part}_schema"]) for part in ("key", "value")}
