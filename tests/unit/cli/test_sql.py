@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -167,16 +168,27 @@ class OnATerminal:
         self.shown = ""
 
     def wait_for(self, text: str) -> None:
+        end = time.monotonic() + 120
         while text not in self.shown:
-            self.shown += os.read(self._ours, 65536).decode()
+            assert time.monotonic() < end, self.shown
+            if select.select([self._ours], [], [], 1)[0]:
+                self.shown += os.read(self._ours, 65536).decode()
 
     def type(self, text: str) -> None:
         self.shown = ""
         os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
-        time.sleep(0.5)  # the query runs by now, or begins: both must end
+        """Ctrl-C once the query is at work. One that comes before takes the line away, or is lost."""
+        end, busy = time.monotonic() + 120, self._cpu_s() + 1
+        while self._cpu_s() < busy:
+            assert time.monotonic() < end
+            time.sleep(0.05)
         self.process.send_signal(signal.SIGINT)
+
+    def _cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> int:
         status = self.process.wait(timeout=60)
