@@ -15,6 +15,7 @@ all, and each step may be made again: whoever was killed is continued by carry_o
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -34,6 +35,9 @@ CHECKPOINT, SINK = "checkpoint/", "sink/"
 DONE, UNDONE = "done", "undone"
 _MANIFEST, _WRITTEN = "manifest.json", "written.json"
 _BLOCK = 1 << 20
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z", re.ASCII)
+# Where verbs change files; no part of a path is `.` or `..`.
+_PATH = re.compile(r"(?:checkpoint/(?:offsets|commits|state)|sink/_spark_metadata)(?:/(?!\.{1,2}(?:/|$))[^/\0]+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,20 @@ class Change:
     @property
     def guard_path(self) -> str:
         return f"{CHECKPOINT}offsets/{self.guard}"
+
+    def check(self) -> None:
+        """Raises ValueError or TypeError if it is none: a backup may have been changed, or come from elsewhere."""
+        numbers = [self.guard, self.batch_id, *self.offsets, *self.commits]
+        if self.state_version is not None:
+            numbers.append(self.state_version)
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError("a number is none, or below 0")
+        texts = [self.verb, *self.parts] if self.sink is None else [self.verb, self.sink, *self.parts]
+        if not all(isinstance(each, str) for each in texts):
+            raise ValueError("a text is none")
+        for path in (*self.moves, *self.puts):
+            if not _PATH.fullmatch(path):
+                raise ValueError(f"no verb changes {path!r}")
 
     def lines(self) -> list[str]:
         """What is done to files other than those of a state that is written, for a plan."""
@@ -133,6 +151,8 @@ class Backup:
         """
         path = f"{root}/{FOLDER}/{name}/{_MANIFEST}"
         try:
+            if not _NAME.fullmatch(name):
+                raise FileNotFoundError(path)
             content = read_file(fs, path)
         except FileNotFoundError:
             raise RepairError(
@@ -142,6 +162,7 @@ class Backup:
             ) from None
         try:
             change = Change(**json.loads(content))
+            change.check()
         except (ValueError, TypeError) as error:
             raise CorruptFileError(f"not the manifest of a backup: {error}", path, remedy="Put it back") from error
         return cls(fs, root, name, change, storage_options)
