@@ -8,6 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pytest
@@ -145,7 +146,7 @@ def test_the_query_comes_from_stdin(arguments: list[str]) -> None:
     assert (ran.returncode, ran.stdout) == (0, '{"n":7}\n')
 
 
-# It takes minutes.
+# It takes longer than anything waits.
 ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where (a.range + b.range) % 7 = 3"
 
 
@@ -190,37 +191,41 @@ class OnATerminal:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def close(self) -> int:
-        status = self.process.wait(timeout=60)
+    def ended(self) -> int:
+        return self.process.wait(timeout=60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
         os.close(self._ours)
-        return status
 
 
 def test_a_prompt_takes_one_statement_after_the_other() -> None:
-    terminal = OnATerminal()
-    terminal.wait_for("sql> ")
-    assert "The tables are state" in terminal.shown
-    terminal.type("select count(*)\nas n\nfrom state;\n")
-    terminal.wait_for("sql> ")
-    assert " n " in terminal.shown
-    terminal.type("select nothing from state;\n")
-    terminal.wait_for("sql> ")
-    assert "Error: Binder Error" in terminal.shown
-    terminal.type(f"{ENDLESS};\n")
-    terminal.interrupt()
-    terminal.wait_for("Interrupted.")
-    terminal.wait_for("sql> ")
-    terminal.type("select 40 + 2 as n;\n")
-    terminal.wait_for("42")
-    terminal.wait_for("sql> ")
-    terminal.type("\x04")
-    assert terminal.close() == 0
+    with OnATerminal() as terminal:
+        terminal.wait_for("sql> ")
+        assert "The tables are state" in terminal.shown
+        terminal.type("select count(*)\nas n\nfrom state;\n")
+        terminal.wait_for("sql> ")
+        assert " n " in terminal.shown
+        terminal.type("select nothing from state;\n")
+        terminal.wait_for("sql> ")
+        assert "Error: Binder Error" in terminal.shown
+        terminal.type(f"{ENDLESS};\n")
+        terminal.interrupt()
+        terminal.wait_for("Interrupted.")
+        terminal.wait_for("sql> ")
+        terminal.type("select 40 + 2 as n;\n")
+        terminal.wait_for("42")
+        terminal.wait_for("sql> ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
 
 
 def test_ctrl_c_ends_a_query() -> None:
-    terminal = OnATerminal(f"{ENDLESS} and (select count(*) from state) > 0")
-    terminal.wait_for("Fields with the same name")  # of the table, which is read
-    began = time.monotonic()
-    terminal.interrupt()
-    assert terminal.close() == 130
-    assert time.monotonic() - began < 60
+    with OnATerminal(f"{ENDLESS} and (select count(*) from state) > 0") as terminal:
+        terminal.wait_for("Fields with the same name")  # of the table, which is read
+        terminal.interrupt()
+        assert terminal.ended() == 130
