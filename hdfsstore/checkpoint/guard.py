@@ -1,7 +1,7 @@
 """The guard: the newest entry of the offset log while an in-place repair changes the checkpoint.
 
     v99                                                           of no release: Spark refuses to start
-    {"hdfsstore":{"verb":"rewind","backup":"20261122T231501.123Z"}}
+    {"hdfsstore":{"verb":"rewind","backup":"20261122T231501.123Z","run":"c0ffee..."}}
 
 Spark says INVALID_LOG_VERSION, or, before 4.0, UnsupportedLogVersion. A query that runs finds the name of its next
 batch taken, and ends.
@@ -10,7 +10,7 @@ batch taken, and ends.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import RepairUnderWayError
@@ -27,10 +27,12 @@ class Guard:
     Attributes:
         verb: of the repair.
         backup: the name of its folder in `<checkpoint>/_hdfsstore_backup`.
+        run: of the process that is at work. Another one that takes over puts its own, and the first one stops.
     """
 
     verb: str
     backup: str
+    run: str = ""
 
     def error(self, path: str) -> RepairUnderWayError:
         """The error for whoever meets the guard at a path."""
@@ -47,7 +49,7 @@ class Guard:
 
 def encode_guard(guard: Guard) -> bytes:
     """The content of the entry."""
-    return _VERSION_LINE + dump_json({_FIELD: {"verb": guard.verb, "backup": guard.backup}}).encode()
+    return _VERSION_LINE + dump_json({_FIELD: asdict(guard)}).encode()
 
 
 def parse_guard(content: bytes) -> Guard | None:
@@ -56,6 +58,6 @@ def parse_guard(content: bytes) -> Guard | None:
         return None
     try:
         fields = json.loads(content[len(_VERSION_LINE) :])[_FIELD]
-        return Guard(str(fields["verb"]), str(fields["backup"]))
-    except (ValueError, KeyError, TypeError):
+        return Guard(str(fields["verb"]), str(fields["backup"]), str(fields.get("run", "")))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -114,6 +114,7 @@ class Backup:
         self.change = change
         self._folder = f"{root}/{FOLDER}/{name}"
         self._sink = None if change.sink is None else resolve(change.sink, storage_options)
+        self._guard: tuple[str, bytes] | None = None
 
     @classmethod
     def begin(
@@ -171,13 +172,36 @@ class Backup:
     def folder(self) -> str:
         return self._folder
 
-    def is_marked(self, mark: str) -> bool:
-        return bool(self.fs.file_infos([f"{self._folder}/{mark}"])[0].type == FileType.File)
+    @property
+    def is_held(self) -> bool:
+        """Whether the guard is that of this run."""
+        return self._guard is not None
+
+    def hold(self, path: str, content: bytes) -> None:
+        """Notes the guard that this run has put in."""
+        self._guard = path, content
+
+    def check_held(self) -> None:
+        """Raises RepairError if the guard is no longer that of this run. For each step, right before it."""
+        assert self._guard is not None
+        path, content = self._guard
+        try:
+            is_ours = _read(self.fs, path) == content
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours:
+            raise RepairError(
+                f"another process has gone on with this repair, or has taken it back: `{self.change.verb}` stops here",
+                path,
+                remedy="`hdfsstore inspect` says how the checkpoint is",
+            )
 
     def mark(self, mark: str) -> None:
+        self.check_held()
         self.fs.replace(f"{self._folder}/{mark}", [b"\n"])
 
     def unmark(self, mark: str) -> None:
+        self.check_held()
         self.fs.delete([f"{self._folder}/{mark}"])
 
     def discard(self) -> None:
@@ -194,6 +218,7 @@ class Backup:
 
     def note_written(self, paths: Iterable[str]) -> None:
         """Notes that the state is written, and its files, relative to the checkpoint."""
+        self.check_held()
         self.fs.replace(f"{self._folder}/{_WRITTEN}", [json.dumps(sorted(paths), indent=1).encode()])
 
     def written(self) -> list[str] | None:
@@ -225,18 +250,23 @@ class Backup:
                 self.fs.create(self._moved(path), _pieces(file))
         except FileNotFoundError:
             return
+        self.check_held()
         fs.delete([where])
 
     def give_back(self, path: str) -> bool:
-        """Moves a file back from the backup, unless it is in its place. False: it is in neither."""
+        """Puts a copy of a file back from the backup, unless it is in its place. False: it is in neither."""
         fs, where = self.place(path)
+        self.check_held()
         try:
             with closing(self.fs.open_file(self._moved(path))) as file, suppress(FileExistsError):
                 fs.create(where, _pieces(file))
         except FileNotFoundError:
             return bool(fs.file_infos([where])[0].type == FileType.File)
-        self.fs.delete([self._moved(path)])
         return True
+
+    def drop_moved(self) -> None:
+        """Deletes the copies in the backup of what is put back."""
+        self.fs.delete([self._moved(path) for path in self.change.moves])
 
     def is_moved(self, path: str) -> bool:
         """Whether the backup has a file that was taken."""
@@ -250,6 +280,7 @@ class Backup:
         """
         fs, where = self.place(path)
         content = self.staged(path)
+        self.check_held()
         try:
             fs.create(where, [content])
         except FileExistsError:
@@ -270,6 +301,7 @@ class Backup:
         except FileNotFoundError:
             return
         if is_ours:
+            self.check_held()
             fs.delete([where])
 
     def _moved(self, path: str) -> str:

@@ -7,12 +7,15 @@
     5  the guard is replaced by the entry of its number, or deleted: from here on Spark starts from the new state
 
 Killed before 2, Spark starts from the old state. Killed before 5, it refuses, and the reader says what the guard is.
-The same verb again then goes on at 3, and `undo` goes the way back.
+The same verb again then goes on at 3, and `undo` goes the way back. Whoever goes on replaces the guard by one of its
+own run. So a process that is still at work, and was only taken for dead, stops before its next step.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,12 +45,9 @@ def begun(fs: FileManager, root: str, storage_options: StorageOptions | None = N
     """The guard that is in the checkpoint, and its backup.
 
     Raises:
-        RepairError: the repair has ended just now.
+        RepairError: the repair has ended just now; or its backup is gone.
     """
-    path = f"{root}/offsets/{_newest_entry(fs, root)}"
-    guard = parse_guard(read_file(fs, path))
-    if guard is None:
-        raise RepairError("a repair was under way, and has ended just now", path, remedy="Look at its report")
+    _, guard = _guard(fs, root)
     return guard, Backup.open(fs, root, guard.backup, storage_options)
 
 
@@ -92,6 +92,7 @@ def begin(backup: Backup) -> None:
 def carry_out(backup: Backup, write_state: WriteState | None = None) -> None:
     """Makes the change behind the guard, or what a killed run has left of it, and lifts the guard."""
     change = backup.change
+    _take_over(backup, change.verb)
     backup.unmark(UNDONE)
     _all(backup.fs, [partial(backup.take, path) for path in change.moves])
     if write_state is not None and backup.written() is None:
@@ -101,6 +102,7 @@ def carry_out(backup: Backup, write_state: WriteState | None = None) -> None:
         if path != change.guard_path:
             backup.put(path)
     backup.mark(DONE)
+    backup.check_held()
     where = f"{backup.root}/offsets/{change.guard}"
     if change.guard_path in change.puts:
         publish(backup.fs, where, backup.staged(change.guard_path), overwrite=True)
@@ -121,6 +123,7 @@ def roll_back(backup: Backup) -> list[str]:
         Files that were moved and cannot be put back: they are not in the backup.
     """
     change = backup.change
+    _take_over(backup, UNDO)
     backup.unmark(DONE)
     for path in reversed(change.puts):
         backup.take_out(path)
@@ -128,7 +131,9 @@ def roll_back(backup: Backup) -> list[str]:
     moves = change.moves[::-1]
     back = _all(backup.fs, [partial(backup.give_back, path) for path in moves])
     backup.mark(UNDONE)
+    backup.check_held()
     remove(backup.fs, [f"{backup.root}/offsets/{_newest_entry(backup.fs, backup.root)}"])
+    backup.drop_moved()
     return [path for path, there in zip(moves, back, strict=True) if not there]
 
 
@@ -138,14 +143,43 @@ def _newest_entry(fs: FileManager, root: str) -> int:
     return max((int(name) for name in names if NUMBER.fullmatch(name)), default=-1)
 
 
+def _guard(fs: FileManager, root: str) -> tuple[str, Guard]:
+    """The path of the guard, and what it tells. Raises RepairError if there is none any more."""
+    path = f"{root}/offsets/{_newest_entry(fs, root)}"
+    guard = None
+    with suppress(FileNotFoundError):
+        guard = parse_guard(read_file(fs, path))
+    if guard is None:
+        raise RepairError("a repair was under way, and has ended just now", path, remedy="Look at its report")
+    return path, guard
+
+
+def _take_over(backup: Backup, verb: str) -> None:
+    """Makes the guard the one of this run, unless it is."""
+    if backup.is_held:
+        return
+    path, guard = _guard(backup.fs, backup.root)
+    if guard.backup != backup.name:
+        raise guard.error(path)
+    content = _of_this_run(backup, verb)
+    publish(backup.fs, path, content, overwrite=True)
+    backup.hold(path, content)
+
+
+def _of_this_run(backup: Backup, verb: str) -> bytes:
+    return encode_guard(Guard(verb, backup.name, uuid.uuid4().hex))
+
+
 def _put_guard(backup: Backup, verb: str, number: int) -> None:
     path = f"{backup.root}/offsets/{number}"
+    content = _of_this_run(backup, verb)
     try:
-        publish(backup.fs, path, encode_guard(Guard(verb, backup.name)), overwrite=False)
+        publish(backup.fs, path, content, overwrite=False)
     except FileExistsError:
         raise RepairError(
             "this entry has appeared just now: a query runs on the checkpoint", path, remedy="Stop the query first"
         ) from None
+    backup.hold(path, content)
 
 
 def _remove_state(backup: Backup) -> None:
@@ -161,13 +195,13 @@ def _remove_state(backup: Backup) -> None:
     ours = [path for path in parts_of_state(backup.fs, backup.root) if path not in kept]
     ours += state_files_from(backup.fs, backup.root, change.state_version)
     moves = set(change.moves)
-    backup.fs.delete(
-        [
-            f"{backup.root}/{path}"
-            for path in ours
-            if f"{CHECKPOINT}{path}" not in moves or backup.is_moved(f"{CHECKPOINT}{path}")
-        ]
-    )
+    doomed = [
+        f"{backup.root}/{path}"
+        for path in ours
+        if f"{CHECKPOINT}{path}" not in moves or backup.is_moved(f"{CHECKPOINT}{path}")
+    ]
+    backup.check_held()
+    backup.fs.delete(doomed)
 
 
 def _all(fs: FileManager, works: Sequence[Callable[[], T]]) -> list[T]:
