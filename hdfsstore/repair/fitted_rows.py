@@ -68,10 +68,17 @@ def _fit(array: Any, field: pa.Field, path: str, rows: Any) -> Any:
     if not _is_alike(array.type, kind):
         raise SchemaMismatchError(f"{path} is {array.type}, and the store has {kind}")
     try:
-        return array.cast(kind)
+        fitted = array.cast(kind)
     except pa.ArrowException:
         at = _first_bad(array, kind)
-        raise _error(f"{path} is {array[at]}, which does not fit {kind}", rows[at]) from None
+    else:
+        if not (pa.types.is_floating(kind) and pa.types.is_floating(array.type)):
+            return fitted
+        # pyarrow makes an infinity of a number that is too large.
+        at = pc.index(pc.and_(pc.is_finite(array), pc.is_inf(fitted)), True).as_py()
+        if at < 0:
+            return fitted
+    raise _error(f"{path} is {array[at]}, which does not fit {kind}", rows[at])
 
 
 def _fit_struct(array: Any, kind: Any, path: str, rows: Any) -> pa.StructArray:

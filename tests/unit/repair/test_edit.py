@@ -20,6 +20,7 @@ from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.errors import RepairError, SchemaMismatchError, StateStoreError
 from hdfsstore.repair.edit import Edit, StoreEdit, sql_function
+from hdfsstore.repair.fitted_rows import fitted_rows
 from hdfsstore.repair.placement import placement_of
 from tests.support.rows import counted, plain
 from tests.support.truth import DATA, Case, cases, few_cases
@@ -163,6 +164,19 @@ def test_types_nulls_and_keys_are_checked_with_the_number_of_the_row() -> None:
             opened.edit(rows=rows)
     assert opened.edit(rows=with_values([1, 2, 3], pa.int32()))
     assert key.names == ["k"]
+
+
+def test_a_number_that_is_too_large_for_a_float() -> None:
+    schema = pa.schema([("key", pa.struct([("k", pa.int64())])), ("value", pa.struct([("f", pa.float32())]))])
+    keys = pa.array([{"k": number} for number in range(4)])
+
+    def rows(values: list[float | None]) -> pa.Table:
+        return pa.table({"key": keys, "value": pa.array([{"f": value} for value in values])})
+
+    _, fitted = fitted_rows(rows([0.5, None, float("inf"), float("nan")]), schema)
+    assert str(fitted.field(0).to_pylist()) == "[0.5, None, inf, nan]"
+    with pytest.raises(SchemaMismatchError, match=r"row 3: value.f is 1e\+39, which does not fit float"):
+        fitted_rows(rows([0.5, None, float("inf"), 1e39]), schema)
 
 
 def test_a_null_below_a_struct_that_is_there() -> None:
