@@ -11,6 +11,7 @@ Killed at any write, Spark refuses to start from the new checkpoint. The same ca
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 
@@ -50,10 +51,13 @@ class NewCheckpoint:
     def __init__(self, source: Source, location: Location, storage_options: StorageOptions | None = None) -> None:
         self._source = source
         self.fs, self.path = resolve(location, storage_options)
-        self._uri = _uri_of(self.fs, self.path, location)
+        self._uri = _uri_of(self.fs, self.path, location, storage_options)
         self._guard = f"{self.path}/offsets/{source.batch_id}"
-        if self.fs.identity == source.fs.identity and f"{self.path}/".startswith(f"{source.path}/"):
-            raise RepairError("the new checkpoint would lie in its source", self.path, remedy="Give another folder")
+        ours, theirs = _real(self.fs, self.path), _real(source.fs, source.path)
+        if self.fs.identity == source.fs.identity and (ours.startswith(theirs) or theirs.startswith(ours)):
+            raise RepairError(
+                "the new checkpoint would lie in its source, or around it", self.path, remedy="Give another folder"
+            )
         self._begun = self._is_guarded()
         if not self._begun and _files_below(self.fs, self.path):
             raise RepairError(
@@ -85,7 +89,12 @@ class NewCheckpoint:
         if self._begun:
             self._empty()
         else:
-            publish(self.fs, self._guard, _GUARD, overwrite=False)
+            try:
+                publish(self.fs, self._guard, _GUARD, overwrite=False)
+            except FileExistsError:
+                raise RepairError(
+                    "another process writes a checkpoint there", self.path, remedy="Give another folder"
+                ) from None
         try:
             ids = write_state(self.fs, self.path, source.batch_id + 1)
         except RepairError:
@@ -165,14 +174,19 @@ def _files_below(fs: FileManager, folder: str) -> list[str]:
     return found
 
 
-def _uri_of(fs: FileManager, path: str, location: Location) -> str:
+def _real(fs: FileManager, path: str) -> str:
+    """The folder without links and `..`, with a slash."""
+    return f"{os.path.realpath(path) if isinstance(fs, LocalFileManager) else path}/"
+
+
+def _uri_of(fs: FileManager, path: str, location: Location, storage_options: StorageOptions | None) -> str:
     """The location as Spark names it in absolute paths."""
     if isinstance(fs, LocalFileManager):
         return f"file:{path}"
     if isinstance(location, StorageLocation):
         uri = location.uri
     elif isinstance(location, str | PathLike):
-        uri = find_settings(location, None).uri
+        uri = find_settings(location, storage_options).uri
     else:
         uri = f"{fs.identity}/{path.lstrip('/')}"
     scheme = scheme_of(uri)

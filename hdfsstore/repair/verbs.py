@@ -157,6 +157,12 @@ def _written(
         raise ValueError(f"partitions is {partitions}; give at least one")
     if provider is not None and provider not in PROVIDERS:
         raise ValueError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
+    if to is not None and options.get("file_sink") is not None:
+        raise RepairError(
+            "the log of a file sink goes on by itself from a new checkpoint",
+            shown_location(to),
+            remedy="--file-sink is for a repair in place: leave it out",
+        )
     source = Source.open(location, options.get("batch_id"), options.get("storage_options"))
     keep = _kept(source, to, options)
     new = None if to is None else NewCheckpoint(source, to, options.get("to_storage_options"))
@@ -214,8 +220,9 @@ def _told(change: Edit) -> list[str | int | None]:
         with pa.ipc.new_stream(sink, change.rows.schema) as writer:
             writer.write_table(change.rows)
         rows = hashlib.sha256(sink.getvalue()).hexdigest()
-    function = None if change.function is None else change.function.__qualname__
-    return [change.operator_id, change.store_name, change.remove, rows, function]
+    function = change.function
+    named = None if function is None else getattr(function, "__qualname__", type(function).__qualname__)
+    return [change.operator_id, change.store_name, change.remove, rows, named]
 
 
 def _kept(source: Source, to: Location | None, options: Options) -> tuple[int, ...]:

@@ -10,7 +10,9 @@ import pytest
 
 from hdfsstore import Checkpoint
 from hdfsstore.errors import RepairError, UnsupportedVersionError
+from hdfsstore.fs.location import resolve
 from hdfsstore.repair.limits import Limits
+from hdfsstore.repair.new_checkpoint import _uri_of
 from hdfsstore.repair.plan import Report
 from hdfsstore.repair.verbs import fork
 from tests.support.truth import DATA, Case, cases, few_cases
@@ -80,8 +82,34 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
     copy = shutil.copytree(SPARK / "aggregation" / "checkpoint", tmp_path / "source")
-    with pytest.raises(RepairError, match="lie in its source"):
-        fork(copy, copy / "new")
+    (tmp_path / "link").symlink_to(copy)
+    for place in (copy / "new", tmp_path / "link" / "new", tmp_path / "else" / ".." / "source" / "new"):
+        for source in (copy, tmp_path / "link"):
+            with pytest.raises(RepairError, match="lie in its source"):
+                fork(source, place)
+    assert not (copy / "new").exists()
+
+
+def test_another_process_that_writes_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, new = SPARK / "aggregation" / "checkpoint", tmp_path / "new"
+    with monkeypatch.context() as patch:
+        patch.setattr("hdfsstore.repair.new_checkpoint.with_unique_ids", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fork(source, new)
+    there = sorted(new.rglob("*"))
+    # It begins right after this one has looked.
+    monkeypatch.setattr("hdfsstore.repair.new_checkpoint._files_below", lambda *_: [])
+    monkeypatch.setattr("hdfsstore.repair.new_checkpoint.NewCheckpoint._is_guarded", lambda _: False)
+    with pytest.raises(RepairError, match="another process writes"):
+        fork(source, new)
+    assert sorted(new.rglob("*")) == there
+
+
+def test_the_uri_of_the_new_checkpoint_takes_the_options_of_its_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    options = {"fs.defaultFS": "hdfs://namenode:8020"}
+    fs, path = resolve("hdfs:///new", options)
+    assert _uri_of(fs, path, "hdfs:///new", options) == "hdfs://namenode:8020/new"
 
 
 def test_a_dry_run_only_counts(tmp_path: Path) -> None:
@@ -121,3 +149,9 @@ def test_rows_that_do_not_fit_into_the_memory(case: str, tmp_path: Path) -> None
     fork(source, tmp_path / "new", limits=Limits(memory=1, tmp=str(tmp_path / "spill")))
     assert raw_rows(tmp_path / "new") == raw_rows(source)
     assert not list((tmp_path / "spill").iterdir())
+
+
+def test_a_sink_is_for_a_repair_in_place(tmp_path: Path) -> None:
+    with pytest.raises(RepairError, match="in place: leave it out"):
+        fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new", file_sink=tmp_path / "sink")
+    assert not (tmp_path / "new").exists()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from hdfsstore import Checkpoint
@@ -92,6 +93,12 @@ def test_a_killed_verb_is_ended_by_the_same_one_alone(tmp_path: Path, monkeypatc
     assert Checkpoint(root).operator().store().num_partitions == 3
     undo(root)
     assert content(root) == before
+
+
+def test_a_function_without_a_name_edits_in_place(tmp_path: Path) -> None:
+    root = copy_of("aggregation", tmp_path / "copy")
+    edit(root, None, Edit(function=partial(pa.Table.slice, length=1)))
+    assert Checkpoint(root).read_state().num_rows == 1
 
 
 def test_a_batch_that_was_begun_is_refused_unless_it_is_dropped(tmp_path: Path) -> None:
