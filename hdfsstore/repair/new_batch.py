@@ -26,6 +26,7 @@ from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change
+from hdfsstore.repair.checked_files import checked_files
 from hdfsstore.repair.files import LogFiles, entries_after, parts_of_state, state_files_from
 from hdfsstore.repair.log_entries import with_conf, with_operator, with_unique_ids
 from hdfsstore.repair.plan import Plan
@@ -144,8 +145,10 @@ class NewBatch:
         first = change.state_version
         assert first is not None
         path = f"{source.path}/commits/{source.batch_id}"
+        # A state file that appears after another process has undone the verb would be taken for one of the next batch.
+        files = checked_files(source.fs, backup.check_held)
         for version in range(first, change.batch_id + 2):
-            ids = write_state(source.fs, source.path, version)
+            ids = write_state(files, source.path, version)
             commit = with_unique_ids(source.commits[source.batch_id], path, ids)
             backup.stage(f"{CHECKPOINT}commits/{version - 1}", commit)
         return state_files_from(source.fs, source.path, first)

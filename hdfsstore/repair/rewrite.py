@@ -26,6 +26,7 @@ from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import CheckpointNotFoundError, CorruptFileError, RepairError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.repair.checked_files import without_checks
 from hdfsstore.repair.edit import Edit, StoreEdit
 from hdfsstore.repair.families import family_numbers
 from hdfsstore.repair.limits import Limits, Progress, silent
@@ -114,7 +115,7 @@ class Rewrite:
             by_partition = [[each.version_id[1] or "" for each in stores] for stores in zip(*written, strict=True)]
             if any(map(any, by_partition)):
                 ids[state.operator.operator_id] = by_partition
-            result = _result_of(target, fs, root, version, by_partition)
+            result = _result_of(target, without_checks(fs), root, version, by_partition)
             for store, partitions in zip(result.operator.stores, written, strict=True):
                 _check(result, store, partitions, self.limits, self.progress)
         return ids

@@ -13,6 +13,7 @@ from hdfsstore.errors import RepairError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair.backup import Backup
 from hdfsstore.repair.rewind import rewind
+from hdfsstore.repair.store_writer import StoreWriter
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import repartition
 from tests.unit.repair.folders import content, copy_of
@@ -87,6 +88,16 @@ def test_an_undo_stops_a_verb_that_has_written_a_state(tmp_path: Path, monkeypat
     root = copy_of("rocksdb_aggregation", tmp_path / "copy")
     old = content(root)
     before_the(monkeypatch, Backup, "put", 1, partial(undo, root))
+    with pytest.raises(RepairError, match="another process has gone on"):
+        repartition(root, None, 3)
+    assert content(root) == old
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_aggregation", "rocksdb_unique_ids"])
+def test_no_state_appears_after_an_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    root = copy_of(case, tmp_path / "copy")
+    old = content(root)
+    before_the(monkeypatch, StoreWriter, "finish", 1, partial(undo, root))
     with pytest.raises(RepairError, match="another process has gone on"):
         repartition(root, None, 3)
     assert content(root) == old
