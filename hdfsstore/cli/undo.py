@@ -16,7 +16,11 @@ def undo(
     path: options.Location,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also if the query has run since: its batches since then move to a backup."),
+        typer.Option(
+            "--force",
+            help="Also if the query has run since, whose batches then move to a backup; or if files of the backup are "
+            "gone, or the checkpoint was moved.",
+        ),
     ] = False,
     dry_run: DryRun = False,
     json: options.Json = False,

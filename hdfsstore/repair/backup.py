@@ -19,14 +19,14 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyarrow.fs import FileType
 
 from hdfsstore.errors import CorruptFileError, RepairError
 from hdfsstore.fs.file_manager import FileManager, OpenFile
-from hdfsstore.fs.location import resolve
+from hdfsstore.fs.location import place_of, resolve
 from hdfsstore.fs.reading import read_file, read_whole
 from hdfsstore.fs.storage_options import StorageOptions
 
@@ -56,6 +56,7 @@ class Change:
         parts: with a state_version, the files below `SSTs/` and `logs/` of all stores that are there before.
         sink: the folder of the file sink, as a URI or an absolute path; None: no such sink is touched.
         undoable: whether `undo` takes it back.
+        checkpoint: where the checkpoint was. A copy of it has the backup too, and must not undo what is in the sink.
     """
 
     verb: str
@@ -70,6 +71,7 @@ class Change:
     parts: list[str] = field(default_factory=list)
     sink: str | None = None
     undoable: bool = True
+    checkpoint: str = ""
 
     @property
     def guard_path(self) -> str:
@@ -82,7 +84,7 @@ class Change:
             numbers.append(self.state_version)
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError("a number is none, or below 0")
-        texts = [self.verb, *self.parts] if self.sink is None else [self.verb, self.sink, *self.parts]
+        texts = [self.verb, self.checkpoint, self.sink or "", *self.parts]
         if not all(isinstance(each, str) for each in texts):
             raise ValueError("a text is none")
         for path in (*self.moves, *self.puts):
@@ -130,6 +132,7 @@ class Backup:
         Args:
             new: the content of those of `change.puts` that is known already.
         """
+        change = replace(change, checkpoint=place_of(fs, root))
         now = time.time_ns() // 1_000_000
         while True:
             name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1000)) + f".{now % 1000:03}Z"
@@ -271,6 +274,13 @@ class Backup:
     def is_moved(self, path: str) -> bool:
         """Whether the backup has a file that was taken."""
         return bool(self.fs.file_infos([self._moved(path)])[0].type == FileType.File)
+
+    def lost(self) -> list[str]:
+        """What was to be moved, and is neither in the backup nor in its place."""
+        there = self.fs.file_infos([self._moved(path) for path in self.change.moves])
+        gone = [path for path, info in zip(self.change.moves, there, strict=True) if info.type != FileType.File]
+        places = [(path, *self.place(path)) for path in gone]
+        return [path for path, fs, where in places if fs.file_infos([where])[0].type != FileType.File]
 
     def put(self, path: str) -> None:
         """Puts in a file that is staged, unless it is there.

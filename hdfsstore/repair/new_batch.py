@@ -83,7 +83,7 @@ class NewBatch:
         change = Change(
             verb,
             arguments,
-            guard=max(*offsets.entries, *commits.entries, new[-1] - 1) + 1,
+            guard=max(*offsets.names, *commits.names, new[-1] - 1) + 1,
             batch_id=new[-1],
             offsets=[*(number for number in offsets.entries if number < new[0]), *new],
             commits=[*(number for number in commits.entries if number < new[0]), *new],

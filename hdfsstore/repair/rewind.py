@@ -161,7 +161,7 @@ class _Rewind:
         change = Change(
             VERB,
             self.arguments,
-            guard=max(begun) + 1,
+            guard=max([*offsets.names, *commits.names]) + 1,
             batch_id=batch_id,
             offsets=[number for number in offsets.entries if number <= batch_id],
             commits=[number for number in commits.entries if number <= batch_id],

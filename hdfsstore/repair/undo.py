@@ -7,7 +7,7 @@ import time
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.errors import RepairError
-from hdfsstore.fs.location import Location, resolve
+from hdfsstore.fs.location import Location, place_of, resolve
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change, last_done
@@ -30,7 +30,8 @@ def undo(
 
     Args:
         location, storage_options: the checkpoint, as Checkpoint takes them.
-        force: also if the query has run since. Its batches since then are moved to a backup of their own.
+        force: also if the query has run since, and its batches since then are moved to a backup of their own; also if
+            the backup is not whole, or the checkpoint was moved.
         dry_run: nothing is changed.
 
     Returns:
@@ -38,7 +39,7 @@ def undo(
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
-        RepairError: there is nothing to undo; or the query has run since, without `force`.
+        RepairError: there is nothing to undo; or it takes `force`.
     """
     begun_at = time.monotonic()
     fs, root = resolve(location, storage_options)
@@ -66,6 +67,8 @@ def undo(
                     remedy="With --force they are moved to a backup, and their rows are read again after the undo",
                 )
             notes.append(f"what the query has done since is lost: {_named(since)}")
+    if not force:
+        _check(backup)
     plan = _plan(backup, notes)
     if dry_run:
         return plan
@@ -78,6 +81,24 @@ def undo(
     lost = in_place.roll_back(backup)
     plan.notes.extend(f"{path} was in neither place and is lost" for path in lost)
     return Report.of(plan, time.monotonic() - begun_at)
+
+
+def _check(backup: Backup) -> None:
+    """Raises RepairError unless the backup is whole, and of this checkpoint."""
+    change, here = backup.change, place_of(backup.fs, backup.root)
+    if change.sink is not None and change.checkpoint not in ("", here):
+        raise RepairError(
+            f"the checkpoint was at {change.checkpoint} when `{change.verb}` changed it and the log of the sink "
+            f"{change.sink}: if this is a copy, an undo breaks the sink of the other one",
+            backup.folder,
+            remedy="With --force it is undone, if the checkpoint was moved here",
+        )
+    if lost := backup.lost():
+        raise RepairError(
+            f"{len(lost)} of {len(change.moves)} files that were moved are not in the backup any more: {lost[0]}, ...",
+            backup.folder,
+            remedy="Put them back; with --force the others are undone",
+        )
 
 
 def _since(backup: Backup, storage_options: StorageOptions | None) -> Change | None:
@@ -94,7 +115,7 @@ def _since(backup: Backup, storage_options: StorageOptions | None) -> Change | N
     return Change(
         _SET_ASIDE,
         {},
-        guard=max([*offsets.entries, *commits.entries]) + 1,
+        guard=max([*offsets.names, *commits.names]) + 1,
         batch_id=change.batch_id,
         moves=moves,
         sink=change.sink,
