@@ -7,8 +7,8 @@ import resource
 import signal
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,25 +51,27 @@ def test_a_second_read_asks_for_nothing(path: str, in_memory: int, size: int, mo
     assert files.requests.snapshot().requests == {"GET": 1}
 
 
-@pytest.fixture
-def small_files() -> Callable[[int], None]:
-    """Lets no file of this process grow further: as a full disk does."""
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """Lets no file of this process grow further, as a full disk does: also not the log of the run, so not for long."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("room", [0, 100_000, len(CONTENT) - 1])
 @pytest.mark.parametrize("size", [1000, 70_000, 400_000])
 def test_without_room_the_storage_is_read_again(
-    path: str, room: int, size: int, small_files: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    path: str, room: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_input, "_IN_MEMORY", 1)
     files = RemoteFiles()
-    with closing(kept(files, open_input(files, path, ()))) as source:
-        small_files(room)
+    with closing(kept(files, open_input(files, path, ()))) as source, small_files(room):
         assert read_all(source, size) == CONTENT
         source.rewind()
         assert source._copy is None
