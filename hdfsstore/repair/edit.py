@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,12 +29,9 @@ from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.conditions.names import unique_names, with_names
 from hdfsstore.conditions.where import parse_condition
 from hdfsstore.errors import RepairError, SchemaMismatchError, StateStoreError
-from hdfsstore.repair.append import Appended, append
 from hdfsstore.repair.fitted_rows import fitted_rows, numbers
 from hdfsstore.repair.operator_kinds import AGGREGATION, JOIN, SESSION_WINDOW, TRANSFORM
-from hdfsstore.repair.placement import Placement, check_placement
 from hdfsstore.repair.provider_rows import RowsOfProvider, plain_chunk
-from hdfsstore.state.parallel import run_all
 
 _AGGREGATION_FORMAT = "spark.sql.streaming.aggregation.stateFormatVersion"
 _CHUNK_ROWS = 16_384
@@ -112,7 +108,7 @@ class StoreEdit:
             return chunk
         keys, values = (pa.py_buffer(bytearray(spans)) for spans in (chunk.keys, chunk.values))
         with self._lock:
-            count = self._given.keep_absent(chunk.data, keys, values)
+            count = self._given.keep_absent(chunk.data.cast("B"), keys, values)
         return replace(chunk, keys=keys, values=values).first(count)
 
     def added(self) -> Iterator[RecordChunk]:
@@ -128,28 +124,6 @@ class StoreEdit:
         if not isinstance(rows, pa.Table):
             raise RepairError(f"the function returned {type(rows).__name__}, and no pyarrow.Table")
         yield from self._encoded(rows)
-
-    def appended(self, placement: Placement, threads: int = 1) -> dict[int, Appended]:
-        """Writes the version after that of the state, as a delta or changelog of each partition, and returns them.
-
-        Only for an edit that puts rows, in a store of which can_append is true. The rule of placement is proved on
-        every row of the store first.
-
-        Raises:
-            PlacementError: rows are not where the rule puts them. Nothing is written.
-            StateStoreError: the state cannot be read, or a file cannot be written.
-        """
-        if self._edit.rows is None or self._edit.remove is not None:
-            raise RepairError("only rows that are put can be appended")
-        check_placement(self._state, self._store, placement, threads)
-        partitions = self._state.partitions(self._store, self._store.key_type)
-        rows: dict[int, list[RecordChunk]] = {partition_id: [] for partition_id in partitions}
-        for chunk in self._put:
-            places = placement.partitions(chunk, self._store.num_partitions)
-            for partition_id in pc.unique(places).to_pylist():
-                rows[partition_id].append(_taken(chunk, pc.indices_nonzero(pc.equal(places, partition_id))))
-        written = [partial(append, self._state, self._store, each, rows[each]) for each in partitions]
-        return dict(zip(partitions, run_all(written, threads), strict=True))
 
     def _all_rows(self) -> pa.Table:
         batches = [

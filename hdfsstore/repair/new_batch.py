@@ -1,7 +1,7 @@
 """Adds a batch to a checkpoint in place: the offsets of batch N again, beside a state that was written anew.
 
     offsets/<m>                      offsets/N word for word, but for settings that change; m comes after the newest one
-    state/<op>/<partition>/          version m + 1 of every partition of every store, each whole by itself
+    state/<op>/<partition>/          version m + 1 of every partition of every store, whole by itself or on top
     state/<op>/_metadata/v2/<m>      that of N, if the number of partitions changes, or a batch since has another one
     commits/<m>                      commits/N with the new unique ids
     <sink>/_spark_metadata/<m>       the empty entry of a file sink

@@ -90,6 +90,26 @@ class _Partition(Protocol):
     def close(self) -> None: ...
 
 
+class Tally:
+    """Counts the rows that each partition is to have. Threads may share it.
+
+    Attributes:
+        rows: how many, by partition.
+        digests: their digest_spans, by partition.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.rows = [0] * partitions
+        self.digests = [0] * partitions
+        self._lock = threading.Lock()
+
+    def add(self, partition: int, chunk: RecordChunk) -> None:
+        digest = digest_spans(chunk.data, chunk.keys, chunk.values)
+        with self._lock:
+            self.rows[partition] += len(chunk)
+            self.digests[partition] = (self.digests[partition] + digest) % (1 << 64)
+
+
 class StoreWriter:
     """Writes the partitions of one store. Threads may share it; a context manager that removes its temporary files.
 
@@ -108,8 +128,7 @@ class StoreWriter:
         self._memory = memory
         self._stack = ExitStack()
         self._locks = [threading.Lock() for _ in folders]
-        self._rows = [0] * len(folders)
-        self._digests = [0] * len(folders)
+        self._tally = Tally(len(folders))
         self._partitions: list[_Partition] = []
         for folder in folders:
             made: _Partition = (
@@ -128,10 +147,8 @@ class StoreWriter:
 
     def add(self, partition: int, chunk: RecordChunk) -> None:
         """Takes rows for a partition: its place among the folders. The chunk's buffers are free afterwards."""
-        digest = digest_spans(chunk.data, chunk.keys, chunk.values)
+        self._tally.add(partition, chunk)
         with self._locks[partition]:
-            self._rows[partition] += len(chunk)
-            self._digests[partition] = (self._digests[partition] + digest) % (1 << 64)
             self._partitions[partition].add(chunk)
         while sum(each.held for each in self._partitions) > self._memory:
             largest = max(range(len(self._partitions)), key=lambda i: self._partitions[i].held)
@@ -145,7 +162,7 @@ class StoreWriter:
             version_id = self._format.version, str(uuid.uuid4()) if self._format.has_ids else None
             size = self._partitions[partition].finish(version_id)
             self._partitions[partition].close()
-            return Written(version_id, self._rows[partition], self._digests[partition], size)
+            return Written(version_id, self._tally.rows[partition], self._tally.digests[partition], size)
 
         return run_all([partial(write, partition) for partition in range(len(self._partitions))], threads)
 

@@ -174,6 +174,7 @@ def _written(
         options.get("operator_kinds", {}),
         options.get("limits", Limits()),
         options.get("progress", silent),
+        on_top=new is None and source.batch_id == source.latest,
     )
     plan = Plan(verb, source.path, source.batch_id, None if to is None else shown_location(to), work.plan())
     plan.conf = {name: (source.conf.get(name), value) for name, value in work.conf_changes.items()}

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from hdfsstore import Checkpoint
-from hdfsstore.errors import PlacementError, RepairError
+from hdfsstore.errors import PlacementError
 from hdfsstore.repair.append import can_append
-from hdfsstore.repair.edit import Edit, StoreEdit
-from hdfsstore.repair.placement import placement_of
-from tests.support.continued_stores import log_next_batch
+from hdfsstore.repair.backup import Backup
+from hdfsstore.repair.edit import Edit
+from hdfsstore.repair.files import state_files_from
+from hdfsstore.repair.undo import undo
+from hdfsstore.repair.verbs import edit
 from tests.support.rows import counted
 from tests.support.truth import DATA
+from tests.unit.repair.folders import content, copy_of
 
 NAMES = (
     *("aggregation", "window_aggregation", "session_window", "codec_zstd", "row_checksum", "snapshots"),
     *("rocksdb_changelog_later", "rocksdb_unique_ids", "rocksdb_unique_ids_snapshots", "rocksdb_row_checksum"),
 )
-
-
-def copied(name: str, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DATA / "spark-4.3.0" / name / "checkpoint", tmp_path / "checkpoint"))
 
 
 def swapped(rows: pa.Table) -> pa.Table:
@@ -33,29 +31,88 @@ def swapped(rows: pa.Table) -> pa.Table:
     return rows.slice(0, 2).drop_columns(["value"]).append_column("value", rows["value"].take(order))
 
 
+def kinds_of_new_files(root: Path) -> set[str]:
+    """What the newest version is made of."""
+    checkpoint = Checkpoint(root)
+    written = state_files_from(checkpoint.file_manager, checkpoint.path, checkpoint.latest_batch_id + 1)
+    return {Path(file).suffix for file in written if not file.endswith(".crc")}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_appended(name: str, tmp_path: Path) -> None:
-    path = copied(name, tmp_path)
-    state = Checkpoint(path).operator_state()
-    (store,) = state.operator.stores
-    before = Checkpoint(path).read_state(unique_names=True)
-    files = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    placement = placement_of(state, store)
+    root = copy_of(name, tmp_path / "copy")
+    before = Checkpoint(root).read_state(unique_names=True)
+    newest, files = Checkpoint(root).latest_batch_id, content(root)
     given = before.slice(0, 2) if "session" in name else swapped(before)
-    assert can_append(state, store)
-    edit = StoreEdit(state, store, Edit(rows=given), placement.kind)
-    for _ in range(2):  # a second run replaces the first one
-        written = edit.appended(placement, threads=2)
-    ids = [[each.version_id[1] or ""] for _, each in sorted(written.items())]
-    assert any(map(any, ids)) == ("unique_ids" in name)
-    batch_id = log_next_batch(path, {0: ids} if "unique_ids" in name else None)
-    assert {each.version_id[0] for each in written.values()} == {batch_id + 1}
-    after = Checkpoint(path).read_state(unique_names=True)
+    report = edit(root, None, Edit(rows=given))
+    [store] = report.operators[0].stores
+    assert (store.rows_in, store.rows_out) == (len(before), len(before))
+    assert kinds_of_new_files(root) == {".changelog" if "rocksdb" in name else ".delta"}
+    after = Checkpoint(root).read_state(unique_names=True)
     rest = before.slice(2)
-    expected = pa.concat_tables([rest, given.select(rest.column_names).cast(rest.schema)])
-    assert counted(after) == counted(expected)
-    assert counted(Checkpoint(path).read_state(batch_id=batch_id - 1, unique_names=True)) == counted(before)
-    assert {file: file.read_bytes() for file in files} == files, "nothing that was there is written"
+    assert counted(after) == counted(pa.concat_tables([rest, given.select(rest.column_names).cast(rest.schema)]))
+    assert counted(Checkpoint(root).read_state(batch_id=newest, unique_names=True)) == counted(before)
+    assert files.items() <= content(root).items(), "nothing that was there is written"
+    undo(root)
+    assert content(root) == files
+
+
+def test_a_killed_run_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copy_of("rocksdb_unique_ids", tmp_path / "copy")
+    before, files = Checkpoint(root).read_state(unique_names=True), content(root)
+    change = Edit(rows=swapped(before))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Backup, "note_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            edit(root, None, change)
+    left = set(root.rglob("*.changelog"))
+    edit(root, None, change)
+    again = set(root.rglob("*.changelog"))
+    assert len(left) == len(again)
+    assert left != again, "the ids are new"
+    assert counted(Checkpoint(root).read_state(unique_names=True)) != counted(before)
+    undo(root)
+    assert content(root) == files
+
+
+def test_other_stores_of_the_query_get_an_empty_version(tmp_path: Path) -> None:
+    root = copy_of("dedup_then_aggregate", tmp_path / "copy")
+    rows = [Checkpoint(root).read_state(number, unique_names=True) for number in (0, 1)]
+    edit(root, None, Edit(operator_id=0, rows=rows[0].slice(0, 1)))
+    assert kinds_of_new_files(root) == {".delta"}
+    for number in (0, 1):
+        assert counted(Checkpoint(root).read_state(number, unique_names=True)) == counted(rows[number])
+
+
+def test_what_removes_rows_or_starts_at_an_older_batch_is_written_whole(tmp_path: Path) -> None:
+    for number, (change, batch_id) in enumerate(((Edit(remove="partition_id = 0"), None), (None, 1))):
+        root = copy_of("aggregation", tmp_path / f"copy-{number}")
+        rows = Checkpoint(root).read_state(batch_id=batch_id, unique_names=True)
+        edit(root, None, change or Edit(rows=rows.slice(0, 1)), batch_id=batch_id)
+        assert kinds_of_new_files(root) == {".snapshot"}
+        if batch_id is not None:
+            assert counted(Checkpoint(root).read_state(unique_names=True)) == counted(rows)
+
+
+def test_files_of_a_batch_that_was_begun_do_not_hide_the_rows(tmp_path: Path) -> None:
+    """A reader would prefer a snapshot to the delta of the same version."""
+    root = copy_of("aggregation", tmp_path / "copy")
+    before, newest = Checkpoint(root).read_state(unique_names=True), Checkpoint(root).latest_batch_id
+    for folder in (root / "state/0").glob("[0-9]*"):
+        (folder / f"{newest + 2}.snapshot").write_bytes(b"an attempt that did not end")
+    (root / f"offsets/{newest + 1}").write_bytes((root / f"offsets/{newest}").read_bytes())
+    files = content(root)
+    edit(root, None, Edit(rows=swapped(before)), drop_begun=True)
+    assert kinds_of_new_files(root) == {".delta"}
+    after = Checkpoint(root).read_state(unique_names=True)
+    assert counted(after) != counted(before)
+    assert len(after) == len(before)
+    undo(root)
+    assert content(root) == files
 
 
 @pytest.mark.parametrize("name", ["rocksdb_snapshots", "rocksdb_aggregation", "transform_ttl"])
@@ -67,35 +124,23 @@ def test_a_store_in_rocksdb_without_changelogs_gets_none(name: str) -> None:
 
 
 def test_a_partition_without_a_file_gets_no_delta(tmp_path: Path) -> None:
-    path = copied("aggregation", tmp_path)
-    state = Checkpoint(path).operator_state()
+    root = copy_of("aggregation", tmp_path / "copy")
+    state = Checkpoint(root).operator_state()
     (store,) = state.operator.stores
     assert can_append(state, store)
-    for file in (path / "state/0/1").glob("*.delta"):
+    for file in (root / "state/0/1").glob("*.delta"):
         file.unlink()
     assert not can_append(state, store)
 
 
-def test_only_rows_that_are_put() -> None:
-    state = Checkpoint(DATA / "spark-4.3.0/aggregation/checkpoint").operator_state()
-    (store,) = state.operator.stores
-    placement = placement_of(state, store)
-    with pytest.raises(RepairError, match="only rows that are put"):
-        StoreEdit(state, store, Edit(remove="key.k is null"), placement.kind).appended(placement)
-
-
 def test_nothing_is_written_where_the_rule_does_not_hold(tmp_path: Path) -> None:
-    path = copied("aggregation", tmp_path)
-    rows = Checkpoint(path).read_state(unique_names=True).slice(0, 1)
-    for partition in ("0", "1"):
-        (path / "state/0" / partition).rename(path / f"state/0/moved-{partition}")
-    (path / "state/0/moved-0").rename(path / "state/0/1")
-    (path / "state/0/moved-1").rename(path / "state/0/0")
-    shutil.move(path / "state/0/1/_metadata", path / "state/0/0/_metadata")
-    state = Checkpoint(path).operator_state()
-    (store,) = state.operator.stores
-    placement = placement_of(state, store)
-    files = sorted(path.rglob("*"))
+    root = copy_of("aggregation", tmp_path / "copy")
+    rows = Checkpoint(root).read_state(unique_names=True).slice(0, 1)
+    folder = root / "state/0"
+    for number, other in (("0", "moved"), ("1", "0"), ("moved", "1")):
+        (folder / number).rename(folder / other)
+    (folder / "1/_metadata").rename(folder / "0/_metadata")
+    files = content(root)
     with pytest.raises(PlacementError):
-        StoreEdit(state, store, Edit(rows=rows), placement.kind).appended(placement)
-    assert sorted(path.rglob("*")) == files
+        edit(root, None, Edit(rows=rows))
+    assert content(root) == files
