@@ -20,8 +20,7 @@ from tests.spark.support.sparks_rows import sparks_rows
 from tests.support.continued_stores import FORMAT_VERSION, StoreName
 from tests.support.rows import counted
 from tests.support.truth import DATA, Case
-from tests.unit.repair.folders import copy_of
-from tests.unit.repair.test_append import kinds_of_new_files, swapped
+from tests.unit.repair.folders import copy_of, kinds_of_new_files, swapped
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from hdfsstore import BatchNotAvailableError, Checkpoint, MissingFileError
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.repair.backup import FOLDER
+from hdfsstore.repair.files import state_files_from
 from tests.support.truth import DATA
 
 
@@ -48,3 +51,16 @@ def _pairs(chunk: RecordChunk) -> list[tuple[bytes, bytes]]:
         (bytes(chunk.data[keys[i] : keys[i] + keys[i + 1]]), bytes(chunk.data[values[i] : values[i] + values[i + 1]]))
         for i in range(0, 2 * len(chunk), 2)
     ]
+
+
+def swapped(rows: pa.Table) -> pa.Table:
+    """Two keys, each with the value of the other."""
+    order = pa.array([1, 0])
+    return rows.slice(0, 2).drop_columns(["value"]).append_column("value", rows["value"].take(order))
+
+
+def kinds_of_new_files(root: Path) -> set[str]:
+    """What the newest version is made of."""
+    checkpoint = Checkpoint(root)
+    written = state_files_from(checkpoint.file_manager, checkpoint.path, checkpoint.latest_batch_id + 1)
+    return {Path(file).suffix for file in written if not file.endswith(".crc")}

@@ -12,30 +12,16 @@ from hdfsstore.errors import PlacementError
 from hdfsstore.repair.append import can_append
 from hdfsstore.repair.backup import Backup
 from hdfsstore.repair.edit import Edit
-from hdfsstore.repair.files import state_files_from
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import edit
 from tests.support.rows import counted
 from tests.support.truth import DATA
-from tests.unit.repair.folders import content, copy_of
+from tests.unit.repair.folders import content, copy_of, kinds_of_new_files, swapped
 
 NAMES = (
     *("aggregation", "window_aggregation", "session_window", "codec_zstd", "row_checksum", "snapshots"),
     *("rocksdb_changelog_later", "rocksdb_unique_ids", "rocksdb_unique_ids_snapshots", "rocksdb_row_checksum"),
 )
-
-
-def swapped(rows: pa.Table) -> pa.Table:
-    """Two keys, each with the value of the other."""
-    order = pa.array([1, 0])
-    return rows.slice(0, 2).drop_columns(["value"]).append_column("value", rows["value"].take(order))
-
-
-def kinds_of_new_files(root: Path) -> set[str]:
-    """What the newest version is made of."""
-    checkpoint = Checkpoint(root)
-    written = state_files_from(checkpoint.file_manager, checkpoint.path, checkpoint.latest_batch_id + 1)
-    return {Path(file).suffix for file in written if not file.endswith(".crc")}
 
 
 @pytest.mark.parametrize("name", NAMES)
