@@ -28,7 +28,7 @@ from hdfsstore.fs.publish import publish, remove
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair.backup import CHECKPOINT, DONE, UNDONE, Backup
-from hdfsstore.repair.files import parts_of_state, state_files_from
+from hdfsstore.repair.files import LogFiles, parts_of_state, state_files_from
 from hdfsstore.state.parallel import run_all
 
 T = TypeVar("T")
@@ -101,6 +101,7 @@ def carry_out(backup: Backup, write_state: WriteState | None = None) -> None:
     for path in change.puts:
         if path != change.guard_path:
             backup.put(path)
+    _refuse_others(backup)
     backup.mark(DONE)
     backup.check_held()
     where = f"{backup.root}/offsets/{change.guard}"
@@ -135,6 +136,19 @@ def roll_back(backup: Backup) -> list[str]:
     remove(backup.fs, [f"{backup.root}/offsets/{_newest_entry(backup.fs, backup.root)}"])
     backup.drop_moved()
     return [path for path, there in zip(moves, back, strict=True) if not there]
+
+
+def _refuse_others(backup: Backup) -> None:
+    """Raises RepairError if a log has an entry that is none of the change: a query that runs has ended its batch."""
+    fs, root, change = backup.fs, backup.root, backup.change
+    for log, expected in (("offsets", [*change.offsets, change.guard]), ("commits", change.commits)):
+        others = set(LogFiles.listed(fs, root, log).entries).difference(expected)
+        if change.offsets and others:
+            raise RepairError(
+                "this entry has appeared since the repair began: a query runs on the checkpoint",
+                f"{root}/{log}/{max(others)}",
+                remedy="Stop the query, then `hdfsstore undo`, and begin again",
+            )
 
 
 def _newest_entry(fs: FileManager, root: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hdfsstore import Checkpoint
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair.backup import Backup
@@ -111,3 +112,19 @@ def test_the_second_undo_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(RepairError, match="another process has gone on"):
         undo(root)
     assert content(root) == old
+
+
+def test_a_query_that_ends_its_batch_meanwhile_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copy_of("unfinished_batch", tmp_path / "copy")
+    old, entry = content(root), (root / "commits/2").read_bytes()
+
+    def commit() -> None:
+        (root / "commits/3").write_bytes(entry)
+
+    with monkeypatch.context() as patch:
+        before_the(patch, Backup, "take", 1, commit)
+        with pytest.raises(RepairError, match="a query runs on the checkpoint"):
+            rewind(root, 1, **AGAIN)
+    assert Checkpoint(root).repair is not None
+    undo(root)
+    assert content(root) == old | {"commits/3": entry}
