@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from hdfsstore.conditions.fields import ConditionError
+from hdfsstore.conditions.names import unique_names
 from hdfsstore.errors import (
     BatchNotAvailableError,
     SchemaMismatchError,
@@ -23,6 +24,7 @@ from hdfsstore.errors import (
     UnsupportedTypeError,
 )
 from hdfsstore.spark.source.pushed_filters import PushingReader
+from hdfsstore.spark.source.spark_schema import spark_schema
 from hdfsstore.spark.source.state_reader import StatePartition
 from hdfsstore.spark.source.state_source import StateSource
 from tests.support.rows import comparable, counted
@@ -78,6 +80,7 @@ def test_rows_are_those_of_statestore(read: Read) -> None:
             schema = StructType(
                 [StructField("batch_id", LongType()), StructField("change_type", StringType()), *schema]
             )
+        schema = spark_schema(unique_names(to_arrow_schema(schema, timezone="UTC")))
     table = rows_of(source, schema)
     assert table.column_names == expected.column_names
     if not read.case.folder.name.endswith("flat_map_groups_with_state_format1"):  # a long that Spark shows as an int
