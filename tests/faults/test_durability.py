@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults import durability
+from tests.faults import durability, needs
 from tests.faults.server import Server
 from tests.faults.shim import Fault
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("CI") and (sys.platform != "linux" or shutil.which("cc") is None),
-    reason="the shim is for Linux and is compiled",
-)
+pytestmark = needs.shim
 
 
 @pytest.fixture(scope="module")

@@ -6,22 +6,19 @@ import errno
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults import scenarios
+from tests.faults import needs, scenarios
 from tests.faults.campaign import Broken, Campaign
 from tests.faults.scenarios import NOBODY
 from tests.faults.server import Outcome, Server
 from tests.faults.shim import Fault
 from tests.faults.writer import files
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="the shim is for Linux and is compiled"
-)
+pytestmark = needs.shim
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount, and become another user")
 formats = pytest.mark.parametrize("format_version", [1, 2])
 errors = pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO], ids=errno.errorcode.get)

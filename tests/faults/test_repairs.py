@@ -7,7 +7,6 @@ ends the work, and an undo takes it back.
 from __future__ import annotations
 
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +17,13 @@ import pytest
 from hdfsstore import Checkpoint
 from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.undo import undo
-from tests.faults import repairs
+from tests.faults import needs, repairs
 from tests.faults.server import Server
 from tests.faults.shim import Action, Fault
 from tests.support.truth import DATA
 from tests.unit.repair.folders import content
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="the shim is for Linux and is compiled"
-)
+pytestmark = needs.shim
 
 AGAIN = {"sink_accepts_batches_again": True}
 # The batch, and how.

@@ -128,8 +128,7 @@ def test_a_checkpoint_is_read_in_few_round_trips(
     minio: Minio, proxy: FaultProxy, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One for each of: the checkpoint; its logs and the operator's folders; their entries; the schema; the partitions'
-    folders; their files. The look at the checkpoint is five requests side by side: two tell whether the state is
-    that of a query of hdfsstore.spark. Partitions do not wait for each other, however few processors there are."""
+    folders; their files. Partitions do not wait for each other, however few processors there are."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     uri = copied(minio)
     rounds = Rounds(proxy)
@@ -142,4 +141,4 @@ def test_a_checkpoint_is_read_in_few_round_trips(
     twice = {target: times for (_, target), times in Counter(requests).items() if times > 1}
     assert not twice, twice
     files = sum(".delta" in target or ".snapshot" in target for _, target in requests)
-    assert len(requests) - files <= 18, "\n".join(map(str, requests))
+    assert len(requests) - files <= 16, "\n".join(map(str, requests))

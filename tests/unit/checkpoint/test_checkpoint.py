@@ -203,13 +203,22 @@ class TestLocation:
         with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
             Checkpoint(tmp_path)
 
-    def test_a_folder_near_that_may_not_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("method", "raised"),
+        [("file_infos", "Give the checkpointLocation"), ("list_folder", "permission denied")],
+        ids=["near", "itself"],
+    )
+    def test_a_folder_that_may_not_be_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, raised: str
+    ) -> None:
+        """One near it is passed over; of the folder itself nobody can tell that it is no checkpoint."""
+
         def refuse(*_: object) -> None:
             raise StateStoreError("permission denied")
 
-        monkeypatch.setattr(LocalFileManager, "list_folder", refuse)
-        with pytest.raises(CheckpointNotFoundError, match="checkpointLocation"):
-            Checkpoint(tmp_path)
+        monkeypatch.setattr(LocalFileManager, method, refuse)
+        with pytest.raises(StateStoreError, match=raised):
+            Checkpoint(checkpoint(tmp_path) if method == "list_folder" else tmp_path)
 
     def test_query_id_missing_or_damaged(self, root: Any) -> None:
         checkpoint(root)

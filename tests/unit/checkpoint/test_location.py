@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hdfsstore import Checkpoint, CheckpointNotFoundError
 from tests.support.truth import DATA
-from tests.unit.checkpoint.build import checkpoint
+from tests.unit.checkpoint.build import checkpoint, opened
 
 STATE = DATA / "spark-4.3.0" / "aggregation" / "checkpoint"
 
@@ -45,3 +46,10 @@ def test_a_folder_of_that_name_without_state_is_nothing_special(tmp_path: Path) 
 def test_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFoundError, match="no checkpoint here"):
         Checkpoint(tmp_path)
+
+
+def test_a_file_is_no_checkpoint(root: Any) -> None:
+    checkpoint(root, 1)
+    with pytest.raises(CheckpointNotFoundError, match="no checkpoint here") as caught:
+        opened(root / "offsets" / "0")
+    assert caught.value.remedy == f"{root} is one: open that"
