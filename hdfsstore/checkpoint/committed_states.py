@@ -51,8 +51,10 @@ class CommittedStates:
         )
 
     def latest(self, logged: Logged) -> int:
-        """The newest batch that is committed. Raises BatchNotAvailableError."""
+        """The newest batch that is committed. Raises BatchNotAvailableError, or RepairUnderWayError."""
         if not logged.done:
+            if logged.repair is not None:
+                raise logged.repair
             begun = logged.offsets.files
             what = f"batch {max(begun)} is under way, and" if begun else "the query has not begun:"
             raise BatchNotAvailableError(

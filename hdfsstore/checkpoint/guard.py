@@ -1,4 +1,4 @@
-"""The guard: the newest entry of the offset log while an in-place repair changes the checkpoint.
+"""The guard: the newest entry of the offset log while a repair changes the checkpoint in place, or writes a new one.
 
     v99                                                           of no release: Spark refuses to start
     {"hdfsstore":{"verb":"rewind","backup":"20261122T231501.123Z","run":"c0ffee..."}}
@@ -16,6 +16,8 @@ from hdfsstore.codecs.spark_json import dump_json
 from hdfsstore.errors import RepairUnderWayError
 
 UNDO = "undo"
+# In the place of a verb, where a new checkpoint is written.
+TO_NEW = "--to"
 _VERSION_LINE = b"v99\n"
 _FIELD = "hdfsstore"
 
@@ -25,8 +27,8 @@ class Guard:
     """What the guard tells.
 
     Attributes:
-        verb: of the repair.
-        backup: the name of its folder in `<checkpoint>/_hdfsstore_backup`.
+        verb: of the repair in place; or TO_NEW.
+        backup: the name of its folder in `<checkpoint>/_hdfsstore_backup`; empty with TO_NEW.
         run: of the process that is at work. Another one that takes over puts its own, and the first one stops.
     """
 
@@ -36,6 +38,13 @@ class Guard:
 
     def error(self, path: str) -> RepairUnderWayError:
         """The error for whoever meets the guard at a path."""
+        if self.verb == TO_NEW:
+            return RepairUnderWayError(
+                "a new checkpoint is being written here, or the run that wrote it was killed: Spark does not start "
+                "from it",
+                path,
+                remedy="Run the same command again, which begins anew; or delete the folder",
+            )
         again = f"Run `hdfsstore {self.verb}` with the same arguments again, which ends it, or `hdfsstore undo`"
         if self.verb == UNDO:
             again = "Run `hdfsstore undo` again, which ends it"

@@ -29,6 +29,7 @@ from hdfsstore.fs.file_manager import FileManager, OpenFile
 from hdfsstore.fs.location import place_of, resolve
 from hdfsstore.fs.reading import read_file, read_whole
 from hdfsstore.fs.storage_options import StorageOptions
+from hdfsstore.repair.held_guard import HeldGuard
 
 FOLDER = "_hdfsstore_backup"
 CHECKPOINT, SINK = "checkpoint/", "sink/"
@@ -116,7 +117,7 @@ class Backup:
         self.change = change
         self._folder = f"{root}/{FOLDER}/{name}"
         self._sink = None if change.sink is None else resolve(change.sink, storage_options)
-        self._guard: tuple[str, bytes] | None = None
+        self._guard: HeldGuard | None = None
 
     @classmethod
     def begin(
@@ -180,22 +181,17 @@ class Backup:
         """Whether the guard is that of this run."""
         return self._guard is not None
 
-    def hold(self, path: str, content: bytes) -> None:
+    def hold(self, guard: HeldGuard) -> None:
         """Notes the guard that this run has put in."""
-        self._guard = path, content
+        self._guard = guard
 
     def check_held(self) -> None:
         """Raises RepairError if the guard is no longer that of this run. For each step, right before it."""
         assert self._guard is not None
-        path, content = self._guard
-        try:
-            is_ours = _read(self.fs, path) == content
-        except FileNotFoundError:
-            is_ours = False
-        if not is_ours:
+        if not self._guard.is_there:
             raise RepairError(
                 f"another process has gone on with this repair, or has taken it back: `{self.change.verb}` stops here",
-                path,
+                self._guard.path,
                 remedy="`hdfsstore inspect` says how the checkpoint is",
             )
 

@@ -13,13 +13,12 @@ own run. So a process that is still at work, and was only taken for dead, stops 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from hdfsstore.checkpoint.guard import UNDO, Guard, encode_guard, parse_guard
+from hdfsstore.checkpoint.guard import TO_NEW, UNDO, Guard, parse_guard
 from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.errors import NotPromisedError, RepairError
 from hdfsstore.fs.file_manager import FileManager
@@ -29,6 +28,7 @@ from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair.backup import CHECKPOINT, DONE, UNDONE, Backup
 from hdfsstore.repair.files import LogFiles, parts_of_state, state_files_from
+from hdfsstore.repair.held_guard import HeldGuard
 from hdfsstore.state.parallel import run_all
 
 T = TypeVar("T")
@@ -46,8 +46,11 @@ def begun(fs: FileManager, root: str, storage_options: StorageOptions | None = N
 
     Raises:
         RepairError: the repair has ended just now; or its backup is gone.
+        RepairUnderWayError: it is a new checkpoint that is not whole, of which there is no backup.
     """
-    _, guard = _guard(fs, root)
+    path, guard = _guard(fs, root)
+    if guard.verb == TO_NEW:
+        raise guard.error(path)
     return guard, Backup.open(fs, root, guard.backup, storage_options)
 
 
@@ -175,25 +178,17 @@ def _take_over(backup: Backup, verb: str) -> None:
     path, guard = _guard(backup.fs, backup.root)
     if guard.backup != backup.name:
         raise guard.error(path)
-    content = _of_this_run(backup, verb)
-    publish(backup.fs, path, content, overwrite=True)
-    backup.hold(path, content)
-
-
-def _of_this_run(backup: Backup, verb: str) -> bytes:
-    return encode_guard(Guard(verb, backup.name, uuid.uuid4().hex))
+    backup.hold(HeldGuard.put(backup.fs, path, verb, backup.name, overwrite=True))
 
 
 def _put_guard(backup: Backup, verb: str, number: int) -> None:
     path = f"{backup.root}/offsets/{number}"
-    content = _of_this_run(backup, verb)
     try:
-        publish(backup.fs, path, content, overwrite=False)
+        backup.hold(HeldGuard.put(backup.fs, path, verb, backup.name, overwrite=False))
     except FileExistsError:
         raise RepairError(
             "this entry has appeared just now: a query runs on the checkpoint", path, remedy="Stop the query first"
         ) from None
-    backup.hold(path, content)
 
 
 def _remove_state(backup: Backup) -> None:

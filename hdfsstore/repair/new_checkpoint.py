@@ -1,12 +1,14 @@
 """Writes a whole new checkpoint from which Spark goes on after batch N.
 
-    offsets/<N>                   first the guard, with a version line that Spark refuses; last the entry itself
+    offsets/<N>                   first the guard, which Spark refuses (checkpoint/guard.py); last the entry itself
     state/<op>/<partition>/       version N + 1 of each store, a snapshot or a zip
     state/<op>/_metadata, _stateSchema, 0/_metadata    of the operator; absolute paths lead into the new checkpoint
     sources/                      the logs of the sources, byte for byte
-    metadata, commits/<N-1>, commits/<N>, offsets/<N-1>, and entries of batches that were begun, if they are kept
+    metadata, commits/<N-1>, commits/<N>, offsets/<N-1>, and entries of batches that were begun, if they are kept: then
+                                  the guard is in the place of the newest one
 
 Killed at any write, Spark refuses to start from the new checkpoint. The same call again empties it and writes it anew.
+It takes the guard over: a process that is still at work, and was only taken for dead, stops before its next file.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from os import PathLike
 
 from pyarrow.fs import FileType
 
+from hdfsstore.checkpoint.guard import TO_NEW, parse_guard
 from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
 from hdfsstore.errors import RepairError
@@ -29,12 +32,11 @@ from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.fs.uris import scheme_of
+from hdfsstore.repair.checked_files import checked_files
+from hdfsstore.repair.held_guard import HeldGuard
 from hdfsstore.repair.log_entries import with_conf, with_operator, with_unique_ids
 from hdfsstore.repair.rewrite import UniqueIds
 from hdfsstore.repair.source import Source
-
-# No release has this version: Spark stops with INVALID_LOG_VERSION.
-_GUARD = b'v99\n{"hdfsstore":{"verb":"to"}}'
 
 
 class NewCheckpoint:
@@ -52,14 +54,13 @@ class NewCheckpoint:
         self._source = source
         self.fs, self.path = resolve(location, storage_options)
         self._uri = _uri_of(self.fs, self.path, location, storage_options)
-        self._guard = f"{self.path}/offsets/{source.batch_id}"
         ours, theirs = _real(self.fs, self.path), _real(source.fs, source.path)
         if self.fs.identity == source.fs.identity and (ours.startswith(theirs) or theirs.startswith(ours)):
             raise RepairError(
                 "the new checkpoint would lie in its source, or around it", self.path, remedy="Give another folder"
             )
-        self._begun = self._is_guarded()
-        if not self._begun and _files_below(self.fs, self.path):
+        self._left = self._guard()
+        if self._left is None and self._files():
             raise RepairError(
                 "there are files already, and nothing is written over", self.path, remedy="Give a folder that is new"
             )
@@ -84,22 +85,25 @@ class NewCheckpoint:
 
         Returns:
             The paths of the files beside those of the state, relative to the checkpoint.
+
+        Raises:
+            RepairError: another process writes there; or as write_state.
         """
         source = self._source
-        if self._begun:
-            self._empty()
-        else:
-            try:
-                publish(self.fs, self._guard, _GUARD, overwrite=False)
-            except FileExistsError:
-                raise RepairError(
-                    "another process writes a checkpoint there", self.path, remedy="Give another folder"
-                ) from None
+        last = f"offsets/{max([source.batch_id, *keep])}"
+        guard = self._begin(f"{self.path}/{last}")
+
+        def check() -> None:
+            if not guard.is_there:
+                raise self._another()
+
+        checked = checked_files(self.fs, check)
         try:
-            ids = write_state(self.fs, self.path, source.batch_id + 1)
+            ids = write_state(checked, self.path, source.batch_id + 1)
         except RepairError:
-            self._empty()
-            self.fs.delete([self._guard])
+            if guard.is_there:
+                self._empty(guard.path)
+                self.fs.delete([guard.path])
             raise
         files = self._of_operators(partitions) | dict(self._of_sources())
         files["metadata"] = encode_query_metadata(query_id)
@@ -113,20 +117,53 @@ class NewCheckpoint:
             elif number == source.batch_id or number in keep:
                 name = f"offsets/{number}"
                 files[name] = with_conf(content, f"{source.path}/{name}", conf)
-        last = f"offsets/{source.batch_id}"
         for name in [*(name for name in files if name != last), last]:
-            publish(self.fs, f"{self.path}/{name}", files[name], overwrite=True)
+            publish(checked, f"{self.path}/{name}", files[name], overwrite=True)
         return list(files)
 
-    def _is_guarded(self) -> bool:
+    def _begin(self, path: str) -> HeldGuard:
+        """Puts the guard in, alone in the folder."""
+        if self._left is not None:
+            if self._guard() != self._left:
+                raise self._another()
+            guard = HeldGuard.put(self.fs, self._left, TO_NEW, overwrite=True)
+            self._empty(self._left)
+            if self._left == path:
+                return guard
         try:
-            return read_file(self.fs, self._guard) == _GUARD
-        except FileNotFoundError:
-            return False
+            guard = HeldGuard.put(self.fs, path, TO_NEW, overwrite=False)
+        except FileExistsError:
+            raise self._another() from None
+        if self._left is not None:
+            self.fs.delete([self._left])
+        # Whoever has begun at another batch at the same moment sees this guard, too.
+        if self._files() != [path]:
+            self.fs.delete([path])
+            raise self._another()
+        return guard
 
-    def _empty(self) -> None:
+    def _guard(self) -> str | None:
+        """The path of the guard that a run has left, or has put in just now."""
+        names = [info.base_name for info in self.fs.list_folder(f"{self.path}/offsets")]
+        path = f"{self.path}/offsets/{max((int(name) for name in names if NUMBER.fullmatch(name)), default=-1)}"
+        try:
+            found = parse_guard(read_file(self.fs, path))
+        except FileNotFoundError:
+            return None
+        return path if found is not None and found.verb == TO_NEW else None
+
+    def _files(self) -> list[str]:
+        """What is there, without what a run left that was killed while it put its guard in."""
+        return [
+            path for path in _files_below(self.fs, self.path) if not TEMPORARY_NAME.fullmatch(path.rpartition("/")[2])
+        ]
+
+    def _empty(self, guard: str) -> None:
         """Deletes what a killed run has written, all but the guard."""
-        self.fs.delete([path for path in _files_below(self.fs, self.path) if path != self._guard])
+        self.fs.delete([path for path in _files_below(self.fs, self.path) if path != guard])
+
+    def _another(self) -> RepairError:
+        return RepairError("another process writes a checkpoint there", self.path, remedy="Give another folder")
 
     def _of_operators(self, partitions: int | None) -> dict[str, bytes]:
         """Metadata and schemas, by name."""

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hdfsstore import Checkpoint
-from hdfsstore.errors import RepairError, UnsupportedVersionError
+from hdfsstore.errors import RepairError, RepairUnderWayError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import resolve
+from hdfsstore.fs.temporary_names import temporary_name
+from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.limits import Limits
-from hdfsstore.repair.new_checkpoint import _uri_of
+from hdfsstore.repair.new_checkpoint import NewCheckpoint, _uri_of
 from hdfsstore.repair.plan import Report
-from hdfsstore.repair.verbs import fork
+from hdfsstore.repair.rewind import rewind
+from hdfsstore.repair.source import Source
+from hdfsstore.repair.undo import undo
+from hdfsstore.repair.verbs import edit, fork
 from tests.support.truth import DATA, Case, cases, few_cases
+from tests.unit.repair.folders import content
 from tests.unit.repair.states import raw_rows
 
 SPARK = DATA / "spark-4.3.0"
@@ -90,19 +99,53 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert not (copy / "new").exists()
 
 
-def test_another_process_that_writes_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("batch_id", [3, 2])
+def test_another_process_that_writes_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_id: int
+) -> None:
     source, new = SPARK / "aggregation" / "checkpoint", tmp_path / "new"
+    late = NewCheckpoint(Source.open(source), new)
     with monkeypatch.context() as patch:
         patch.setattr("hdfsstore.repair.new_checkpoint.with_unique_ids", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            fork(source, new)
-    there = sorted(new.rglob("*"))
-    # It begins right after this one has looked.
-    monkeypatch.setattr("hdfsstore.repair.new_checkpoint._files_below", lambda *_: [])
-    monkeypatch.setattr("hdfsstore.repair.new_checkpoint.NewCheckpoint._is_guarded", lambda _: False)
+            fork(source, new, batch_id=batch_id)
+    there = content(new)
+    with pytest.raises(RepairError, match="another process writes"):  # it has begun right after this one has looked
+        late.write(_interrupt, query_id="the-query", conf={}, partitions=None)
+    assert content(new) == there
+    late = NewCheckpoint(Source.open(source), new)
+    fork(source, new)
+    there = content(new)
+    with pytest.raises(RepairError, match="another process writes"):  # it has ended since
+        late.write(_interrupt, query_id="the-query", conf={}, partitions=None)
+    assert content(new) == there
+
+
+@pytest.mark.parametrize("place", ["offsets/2", "offsets/3", "state/0/0/4.snapshot"])
+def test_a_process_that_was_taken_for_dead_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Another one begins anew while this one writes a file, and ends: its checkpoint stays as it is."""
+    source, new = SPARK / "aggregation" / "checkpoint", tmp_path / "new"
+    write, there = LocalFileManager.replace, {}
+
+    def taken_over(files: LocalFileManager, path: str, pieces: Iterable[Any]) -> None:
+        if path == f"{new}/{place}" and not there:
+            there["begun"] = b""
+            edit(source, new, Edit(remove="partition_id = 0"), batch_id=1)
+            there.update(content(new))
+        write(files, path, pieces)
+
+    monkeypatch.setattr(LocalFileManager, "replace", taken_over)
     with pytest.raises(RepairError, match="another process writes"):
         fork(source, new)
-    assert sorted(new.rglob("*")) == there
+    assert {"begun": b"", **content(new)} == there
+    assert 0 not in Checkpoint(new).read_state()["partition_id"].to_pylist()
+
+
+def test_what_a_run_left_that_was_killed_at_its_first_write_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "new/offsets").mkdir(parents=True)
+    (tmp_path / "new/offsets" / temporary_name("3")).write_text("v")
+    fork(SPARK / "aggregation" / "checkpoint", tmp_path / "new")
+    assert raw_rows(tmp_path / "new") == raw_rows(SPARK / "aggregation" / "checkpoint")
 
 
 def test_the_uri_of_the_new_checkpoint_takes_the_options_of_its_storage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +172,10 @@ def test_a_killed_run_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         patch.setattr("hdfsstore.repair.new_checkpoint.with_unique_ids", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             fork(source, tmp_path / "new")
-    with pytest.raises(UnsupportedVersionError):
-        Checkpoint(tmp_path / "new").latest_batch_id  # noqa: B018 - Spark does not start from it either
+    new = tmp_path / "new"
+    for refused in (lambda: Checkpoint(new).latest_batch_id, lambda: rewind(new, 1), lambda: undo(new)):
+        with pytest.raises(RepairUnderWayError, match="a new checkpoint is being written"):
+            refused()
     left = {path.name for path in (tmp_path / "new").rglob("*.zip")}
     assert left
     fork(source, tmp_path / "new")
