@@ -38,4 +38,4 @@ class Teller:
         """Runs `hdfsstore` with the arguments. Raises CalledProcessError when it fails."""
         self.console.print(f"  [green]$ hdfsstore {escape(shlex.join(arguments))}[/]", soft_wrap=True)
         sys.stdout.flush()
-        subprocess.run([sys.executable, "-m", "hdfsstore.cli", *arguments], check=True)
+        subprocess.run([sys.executable, "-m", "hdfsstore", *arguments], check=True)

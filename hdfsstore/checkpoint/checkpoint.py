@@ -267,7 +267,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.read_state(self.rows_to_read(request), self._threads)
+        return reading.read_table(self.rows_to_read(request), self._threads)
 
     def open_state(
         self,
@@ -347,7 +347,7 @@ class Checkpoint:
             state_var=state_var,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.read_changes(self.changes_to_read(start_batch_id, request), self._threads)
+        return reading.read_table(self.changes_to_read(start_batch_id, request), self._threads)
 
     def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:
         """The same rows as read_state's, to be read partition by partition. It raises the same errors."""

@@ -29,8 +29,8 @@ from hdfsstore.state.protocols import KeyRange
 RANGE_DELETION = 15
 
 
-def read_state(rows: RowsToRead, threads: int) -> pa.Table:
-    """The rows as a table."""
+def read_table(rows: RowsToRead | ChangesToRead, threads: int) -> pa.Table:
+    """The rows, or every record of some deltas, as a table: partition by partition, in their order."""
     loaded = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
     return pa.Table.from_batches(chain.from_iterable(loaded), rows.schema)
 
@@ -96,12 +96,6 @@ def rows_to_read(state: OperatorState, request: StateRequest) -> RowsToRead:
     if isinstance(converter, RowConverter):
         converter = converter.only(shaper.needed())
     return RowsToRead(state.version, converter, readers, keys, shaper)
-
-
-def read_changes(rows: ChangesToRead, threads: int) -> pa.Table:
-    """Every record of some deltas, partition by partition, in their order."""
-    changed = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
-    return pa.Table.from_batches(chain.from_iterable(changed), rows.schema)
 
 
 @dataclass(frozen=True, slots=True)

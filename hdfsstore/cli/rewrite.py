@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -157,123 +157,23 @@ def _shared(
     }
 
 
-def _with_shared(command: Callable[..., Plan]) -> Callable[..., None]:
-    """A command of typer with the options of a function and all shared ones. It runs the verb and shows its plan."""
-    own, shared = (inspect.signature(each, eval_str=True).parameters for each in (command, _shared))
-    json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=options.Json)
-
-    def run(json: bool, **given: Any) -> None:
-        chosen = _shared(**{name: given.pop(name) for name in shared})
-        with rows_told() as progress:
-            plan = command(**given, **chosen, progress=progress)
-        show(plan, json)
-
-    named = [each for each in own.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*named, *shared.values(), json)]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in every}
-    return run
-
-
-@_with_shared
-def fork(path: options.Location, to: To, **chosen: Any) -> Plan:
-    """Write a whole, small checkpoint at one batch, to try things on or to start a second query.
-
-    Example: hdfsstore fork /data/checkpoint --batch 56 --to /data/trial
-    """
-    return verbs.fork(path, to, **chosen)
-
-
-@_with_shared
-def repartition(
-    path: options.Location,
-    partitions: Partitions,
-    to: ToOrInPlace = None,
-    in_place: InPlace = False,
-    file_sink: FileSink = None,
-    **chosen: Any,
-) -> Plan:
-    """Write a new checkpoint with another number of state partitions, for every operator, or change it in place.
-
-    Example: hdfsstore repartition /data/checkpoint --partitions 10 --to /data/checkpoint-10
-    """
-    return verbs.repartition(path, _target(to, in_place), partitions, file_sink=file_sink, **chosen)
-
-
-@_with_shared
-def convert(
-    path: options.Location,
-    provider: ToProvider,
-    to: ToOrInPlace = None,
-    in_place: InPlace = False,
-    file_sink: FileSink = None,
-    **chosen: Any,
-) -> Plan:
-    """Write a new checkpoint for the other state store provider, or change the checkpoint in place.
-
-    Example: hdfsstore convert /data/checkpoint --provider rocksdb --to /data/checkpoint-rocksdb
-    """
-    return verbs.convert(path, _target(to, in_place), provider.value, file_sink=file_sink, **chosen)
-
-
-@_with_shared
-def edit(
-    path: options.Location,
-    to: ToOrInPlace = None,
-    in_place: InPlace = False,
-    file_sink: FileSink = None,
-    operator: options.OperatorId = 0,
-    store: options.StoreName = "default",
-    remove: Remove = None,
-    set_rows: SetRows = None,
-    sql: Sql = None,
-    **chosen: Any,
-) -> Plan:
-    """Write a new checkpoint in which rows of one store are others: removed, put, or made anew.
-
-    Example: hdfsstore edit /data/checkpoint --remove "value.count < 0" --set rows.parquet --to /data/new
-    """
-    change = _edit(operator, store, remove, set_rows, sql)
-    if change is None:
-        raise typer.BadParameter("give --remove, --set or --sql")
-    return _fitting(partial(verbs.edit, path, _target(to, in_place), change, file_sink=file_sink, **chosen))
-
-
-@_with_shared
-def rewrite(
-    path: options.Location,
-    to: ToOrInPlace = None,
-    in_place: InPlace = False,
-    file_sink: FileSink = None,
-    partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
-    provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
-    operator: options.OperatorId = 0,
-    store: options.StoreName = "default",
-    remove: Remove = None,
-    set_rows: SetRows = None,
-    sql: Sql = None,
-    **chosen: Any,
-) -> Plan:
-    """Do what fork, repartition, convert and edit do, in one pass over the state.
-
-    Example: hdfsstore rewrite /data/checkpoint --batch 56 --partitions 10 --provider rocksdb --to /data/new
-    """
-    change = _edit(operator, store, remove, set_rows, sql)
-    edits = [] if change is None else [change]
-    wanted: dict[str, Any] = {"partitions": partitions, "provider": provider and provider.value, "edits": edits}
-    return _fitting(partial(verbs.rewrite, path, _target(to, in_place), file_sink=file_sink, **wanted, **chosen))
-
-
-def _target(to: str | None, in_place: bool) -> str | None:
+def _where(to: ToOrInPlace = None, in_place: InPlace = False, file_sink: FileSink = None) -> dict[str, Any]:
+    """The options of those that write to a new checkpoint or in place."""
     if (to is None) != in_place:
         raise typer.BadParameter("give --to NEW, or --in-place")
-    return to
+    return {"to": to, "file_sink": file_sink}
 
 
-def _edit(operator: int, store: str, remove: str | None, set_rows: Path | None, sql: str | None) -> Edit | None:
+def _edits(
+    operator: options.OperatorId = 0,
+    store: options.StoreName = "default",
+    remove: Remove = None,
+    set_rows: SetRows = None,
+    sql: Sql = None,
+) -> dict[str, Edit | None]:
+    """The options of those that change rows."""
     if remove is None and set_rows is None and sql is None:
-        return None
+        return {"change": None}
     if sql is not None and (remove is not None or set_rows is not None):
         raise typer.BadParameter("--sql gives all rows, so neither --remove nor --set goes with it")
     rows = None
@@ -282,14 +182,92 @@ def _edit(operator: int, store: str, remove: str | None, set_rows: Path | None, 
             rows = pq.read_table(set_rows)
         except (OSError, pa.ArrowException) as error:
             raise typer.BadParameter(f"{set_rows} is no Parquet file: {error}", param_hint="--set") from None
-    return Edit(operator, store, remove, rows, None if sql is None else sql_function(sql))
+    return {"change": Edit(operator, store, remove, rows, None if sql is None else sql_function(sql))}
 
 
-def _fitting(verb: Callable[[], Plan]) -> Plan:
-    try:
-        return verb()
-    except ConditionError as error:
-        raise typer.BadParameter(str(error), param_hint="--remove") from None
+def _with(*groups: Callable[..., Mapping[str, Any]]) -> Callable[[Callable[..., Plan]], Callable[..., None]]:
+    """Makes a command of typer of a function that runs a verb: it shows the plan.
+
+    The command has the function's own options, those of the groups, and --json. Each group turns its options into
+    arguments of the verb.
+    """
+
+    def command_of(verb: Callable[..., Plan]) -> Callable[..., None]:
+        own, *grouped = ([*inspect.signature(each, eval_str=True).parameters.values()] for each in (verb, *groups))
+
+        def run(json: bool, **given: Any) -> None:
+            for group, parameters in zip(groups, grouped, strict=True):
+                given |= group(**{each.name: given.pop(each.name) for each in parameters})
+            with rows_told() as progress:
+                try:
+                    plan = verb(**given, progress=progress)
+                except ConditionError as error:
+                    raise typer.BadParameter(str(error), param_hint="--remove") from None
+            show(plan, json)
+
+        named = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=options.Json)
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in chain(named, *grouped, [json])]
+        run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+        run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in every}
+        return run
+
+    return command_of
+
+
+@_with(_shared)
+def fork(path: options.Location, to: To, **chosen: Any) -> Plan:
+    """Write a whole, small checkpoint at one batch, to try things on or to start a second query.
+
+    Example: hdfsstore fork /data/checkpoint --batch 56 --to /data/trial
+    """
+    return verbs.fork(path, to, **chosen)
+
+
+@_with(_where, _shared)
+def repartition(path: options.Location, partitions: Partitions, **chosen: Any) -> Plan:
+    """Write a new checkpoint with another number of state partitions, for every operator, or change it in place.
+
+    Example: hdfsstore repartition /data/checkpoint --partitions 10 --to /data/checkpoint-10
+    """
+    return verbs.repartition(path, partitions=partitions, **chosen)
+
+
+@_with(_where, _shared)
+def convert(path: options.Location, provider: ToProvider, **chosen: Any) -> Plan:
+    """Write a new checkpoint for the other state store provider, or change the checkpoint in place.
+
+    Example: hdfsstore convert /data/checkpoint --provider rocksdb --to /data/checkpoint-rocksdb
+    """
+    return verbs.convert(path, provider=provider.value, **chosen)
+
+
+@_with(_where, _edits, _shared)
+def edit(path: options.Location, **chosen: Any) -> Plan:
+    """Write a new checkpoint in which rows of one store are others: removed, put, or made anew.
+
+    Example: hdfsstore edit /data/checkpoint --remove "value.count < 0" --set rows.parquet --to /data/new
+    """
+    if chosen["change"] is None:
+        raise typer.BadParameter("give --remove, --set or --sql")
+    return verbs.edit(path, **chosen)
+
+
+@_with(_where, _edits, _shared)
+def rewrite(
+    path: options.Location,
+    partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
+    provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
+    **chosen: Any,
+) -> Plan:
+    """Do what fork, repartition, convert and edit do, in one pass over the state.
+
+    Example: hdfsstore rewrite /data/checkpoint --batch 56 --partitions 10 --provider rocksdb --to /data/new
+    """
+    change = chosen.pop("change")
+    edits = [] if change is None else [change]
+    return verbs.rewrite(path, partitions=partitions, provider=provider and provider.value, edits=edits, **chosen)
 
 
 def _operator_kind(text: str) -> tuple[int, str]:

@@ -181,6 +181,7 @@ class PrefixKeys:
         self._order = [*ordinals, *rest]
         self._count = len(ordinals)
         self._fields = list(RowCodec(key_type).arrow_type)
+        self._in_pairs = prefix_rows is not RowCodec  # of a marker and a number each: OrderedKeys
         self._first = prefix_rows(self._first_type([key_type.fields[i] for i in ordinals]))
         self._rest = rows(t.StructType(tuple(key_type.fields[i] for i in rest))) if rest else None
 
@@ -223,17 +224,6 @@ class PrefixKeys:
 
 class OrderedKeys(PrefixKeys):
     """The first row has numbers in an encoding whose bytes have the order of the numbers."""
-
-    def __init__(
-        self,
-        key_type: t.StructType,
-        family: bytes,
-        ordinals: Sequence[int],
-        rows: RowsOf = RowCodec,
-        prefix_rows: RowsOf = RowCodec,
-    ) -> None:
-        self._in_pairs = prefix_rows is not RowCodec
-        super().__init__(key_type, family, ordinals, rows, prefix_rows)
 
     def _first_type(self, fields: Sequence[t.StructField]) -> t.StructType:
         self._numbers = [(RowCodec(t.StructType((field,))).arrow_type[0].type, *_ordered(field)) for field in fields]

@@ -27,7 +27,7 @@ from hdfsstore.repair.limits import Limits, Progress
 from hdfsstore.repair.placement import Placement
 from hdfsstore.repair.plan import StorePlan
 from hdfsstore.repair.provider_rows import RowsOfProvider
-from hdfsstore.repair.store_writer import StoreFormat, StoreWriter, Tally, Written
+from hdfsstore.repair.store_writer import StoreFormat, StoreWriter, Tally, Written, bytes_of
 from hdfsstore.state.parallel import run_all
 from hdfsstore.state.rocksdb.database_writer import DEFAULT_FAMILY
 
@@ -140,7 +140,7 @@ class StoreJob:
 
     def _take(self, partition_id: int, writer: _Rows | None, chunk: RecordChunk) -> tuple[int, int, int]:
         """Takes a chunk of a partition: its rows and bytes, and how many rows of it are left."""
-        size, rows = _bytes_of(chunk), len(chunk)
+        size, rows = bytes_of(chunk), len(chunk)
         if self._placement is not None:
             self._placement.check(chunk, partition_id)
         if self._edit is not None:
@@ -208,8 +208,3 @@ def _by_place(chunk: RecordChunk, places: pa.Int32Array) -> Iterator[tuple[int, 
         size = 8 * counted["counts"]
         yield counted["values"], replace(chunk, keys=keys.slice(start, size), values=values.slice(start, size))
         start += size
-
-
-def _bytes_of(chunk: RecordChunk) -> int:
-    halves = [pa.Array.from_buffers(pa.int64(), len(chunk), [None, spans]) for spans in (chunk.keys, chunk.values)]
-    return sum(pc.sum(pc.shift_right(each, 32)).as_py() or 0 for each in halves)

@@ -223,7 +223,7 @@ class _Database:
 
     def add(self, chunk: RecordChunk) -> None:
         self._overlay.add(chunk.data.cast("B"), chunk.keys, chunk.values)
-        self.held += _sizes(chunk.keys) + _sizes(chunk.values) + _ROW_BYTES * len(chunk)
+        self.held += bytes_of(chunk) + _ROW_BYTES * len(chunk)
 
     def spill(self) -> None:
         if not self.held:
@@ -291,7 +291,7 @@ def _sorted(overlay: Overlay) -> Iterator[RecordChunk]:
         yield RecordChunk(memoryview(data), keys, values, "<memory>", 0)
 
 
-def _sizes(spans: pa.Buffer) -> int:
-    """The bytes of all spans."""
-    halves = pa.Array.from_buffers(pa.int64(), spans.size // 8, [None, spans])
-    return pc.sum(pc.shift_right(halves, 32)).as_py() or 0
+def bytes_of(chunk: RecordChunk) -> int:
+    """The bytes of all keys and values."""
+    spans = [pa.Array.from_buffers(pa.int64(), len(chunk), [None, each]) for each in (chunk.keys, chunk.values)]
+    return sum(pc.sum(pc.shift_right(each, 32)).as_py() or 0 for each in spans)  # the size is the upper half

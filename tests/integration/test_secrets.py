@@ -53,7 +53,7 @@ def test_a_key_is_shown_nowhere(minio: Minio, tmp_path: Path, caplog: pytest.Log
         hdfsstore.Checkpoint(uri)
     said += traceback.format_exception(caught.value)
     done = subprocess.run(
-        [sys.executable, "-m", "hdfsstore.cli", "inspect", uri], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "hdfsstore", "inspect", uri], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     said += [done.stdout, done.stderr]

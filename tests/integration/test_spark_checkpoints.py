@@ -68,7 +68,7 @@ def command(place: Place, folder: Path) -> list[dict[str, object]]:
     file = folder / "options"
     file.touch(0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in place.storage_options.items()))
-    program = [sys.executable, "-m", "hdfsstore.cli", "read", place.uri, "--option-file", str(file), "--json"]
+    program = [sys.executable, "-m", "hdfsstore", "read", place.uri, "--option-file", str(file), "--json"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
