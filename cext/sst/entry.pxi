@@ -42,14 +42,18 @@ cdef inline int64_t entries_end(const uint8_t* block, int64_t size) noexcept nog
     return size - 4 - 4 * restarts if restarts <= (size - 4) // 4 else -1
 
 
+cdef enum:
+    MOST_SHARED = 16            # times the bytes of a small block, in names and range deletions that share bytes
+
+
 def block_entries(const uint8_t[::1] block not None):
     """The (key, value) of each entry of a small block that has no delta-encoded values.
 
     Raises:
-        CorruptFileError: the entries do not fit.
+        CorruptFileError: the entries do not fit, or share so many bytes that they would fill the memory.
     """
     cdef Entry entry
-    cdef int64_t size = block.shape[0], end, at = 0
+    cdef int64_t size = block.shape[0], end, at = 0, left = MOST_SHARED * size
     cdef Py_ssize_t step
     cdef bytes key = b""
     cdef list found = []
@@ -58,7 +62,8 @@ def block_entries(const uint8_t[::1] block not None):
         raise CorruptFileError(PROBLEMS[BAD_BLOCK])
     while at < end:
         step = entry_sizes(&block[at], end - at, True, &entry)
-        if step == 0 or entry.shared > len(key):
+        left -= entry.shared if step else 0
+        if step == 0 or entry.shared > len(key) or left < 0:
             raise CorruptFileError(PROBLEMS[BAD_ENTRY])
         key = key[: entry.shared] + <bytes> (<const char*> entry.bytes)[: entry.fresh]
         found.append((key, <bytes> (<const char*> (entry.bytes + entry.fresh))[: entry.value_size]))

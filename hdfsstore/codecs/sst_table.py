@@ -122,7 +122,8 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
     if at is None:
         raise CorruptFileError("the meta index names no properties", path, footer.meta.offset, REMEDY)
     properties = dict(tail.entries(footer, at))
-    _check_kind(path, meta, properties)
+    with _located(path, at.offset):
+        _check_kind(meta, properties)
     index_handle = footer.index_handle or meta.get(b"rocksdb.index")
     if index_handle is None:
         raise CorruptFileError("the meta index names no index", path, footer.meta.offset, REMEDY)
@@ -248,8 +249,8 @@ def _handles(tail: _Tail, footer: _Footer) -> dict[bytes, Handle]:
     return handles
 
 
-def _check_kind(path: str, meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes]) -> None:
-    index_type = int.from_bytes(properties.get(b"rocksdb.block.based.table.index.type", b""), "little")
+def _check_kind(meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes]) -> None:
+    index_type = _fixed(properties, b"rocksdb.block.based.table.index.type")
     comparator = properties.get(b"rocksdb.comparator", BYTEWISE)
     has: list[str] = []
     if index_type not in _BINARY_SEARCH:
@@ -261,7 +262,6 @@ def _check_kind(path: str, meta: Mapping[bytes, Handle], properties: Mapping[byt
     if has:
         raise UnsupportedProviderError(
             f"the file has {' and '.join(has)}, which Spark does not write and this release does not read",
-            path,
             remedy=_OTHER_TOOL,
         )
 
@@ -270,11 +270,18 @@ def _number(properties: Mapping[bytes, bytes], name: bytes) -> int:
     return read_varint(properties[name], 0)[0] if name in properties else 0
 
 
+def _fixed(properties: Mapping[bytes, bytes], name: bytes) -> int:
+    value = properties.get(name, b"")
+    if len(value) > 8:
+        raise CorruptFileError(f"the property {name.decode()} has {len(value)} bytes, and is a number of 4 or 8")
+    return int.from_bytes(value, "little")
+
+
 def _ingested(properties: Mapping[bytes, bytes], largest_sequence: int) -> int | None:
     """The sequence number of an ingested file: the MANIFEST's; the file's own is 0 or the same."""
-    if int.from_bytes(properties.get(b"rocksdb.external_sst_file.version", b""), "little") < 2:
+    if _fixed(properties, b"rocksdb.external_sst_file.version") < 2:
         return None
-    own = int.from_bytes(properties.get(b"rocksdb.external_sst_file.global_seqno", b""), "little")
+    own = _fixed(properties, b"rocksdb.external_sst_file.global_seqno")
     if own not in (0, largest_sequence):
         raise CorruptFileError(
             f"the ingested file has the sequence number {own}, and {largest_sequence} in the MANIFEST"

@@ -36,6 +36,8 @@ _VERSION = "v1\n"
 _DEFAULT = "default"
 # RocksDB begins another MANIFEST after 1 GiB. A zip that is larger once decompressed was made to fill the memory.
 _MAX_BYTES = 1 << 30
+# Spark's numbers of families are shorts.
+_LAST_FAMILY = (1 << 15) - 1
 _LOCAL_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 REMEDY = "The file is damaged: restore it, or let the load go on from an older one and the changelogs after it"
 
@@ -106,6 +108,8 @@ def decode(content: bytes, path: str) -> Archive:
         ssts = [Sst(str(f["localFileName"]), str(f["dfsSstFileName"]), int(f["sizeBytes"])) for f in fields["sstFiles"]]
         num_keys = int(fields["numKeys"])
         families = {str(name): int(n) for name, n in (fields.get("columnFamilyMapping") or {}).items()}
+        if not all(0 <= n <= _LAST_FAMILY for n in families.values()):
+            raise ValueError(f"a column family has a number that is not between 0 and {_LAST_FAMILY}")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
     _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)

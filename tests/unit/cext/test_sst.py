@@ -318,6 +318,30 @@ def test_other_tables_are_refused_by_name(
     assert caught.value.path == PATH
 
 
+@pytest.mark.parametrize(
+    "name",
+    [b"block.based.table.index.type", b"external_sst_file.version", b"external_sst_file.global_seqno"],
+)
+def test_numbers_in_properties_that_are_too_long(name: bytes) -> None:
+    """Python refuses to show numbers of so many digits."""
+    properties = {b"rocksdb.external_sst_file.version": b"\2", b"rocksdb." + name: b"\1" * 2000}
+    with pytest.raises(CorruptFileError, match="2000 bytes") as caught:
+        table(File().finish(block_of([]), properties=sorted(properties.items())))
+    assert caught.value.path == PATH
+    assert caught.value.offset is not None
+
+
+def test_names_that_share_so_many_bytes_that_they_would_fill_the_memory() -> None:
+    """80 KB of properties, whose names have 256 MB."""
+    file, size = File(), 1 << 16
+    entries = varint(0) + varint(size) + varint(0) + bytes(size)
+    entries += (varint(size - 1) + b"\1\0n") * 4096
+    handle = file.add(closed(entries))
+    with pytest.raises(CorruptFileError, match="contradicts itself") as caught:
+        table(file.finish(block_of([]), more=[(b"rocksdb.range_del", handle)]))
+    assert (caught.value.path, caught.value.offset) == (PATH, 0)
+
+
 def test_keys_out_of_order_are_found() -> None:
     with pytest.raises(CorruptFileError, match="not in order"):
         merged(sst_of([(internal(b"b"), b""), (internal(b"a"), b"")]))
