@@ -20,6 +20,7 @@ from hdfsstore.checkpoint.operators import Store
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.lineage import LineageItem, encode_header, newest_that_fit
 from hdfsstore.codecs.records import DELTA_FILES, RecordChunk
+from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.publish import publish
 from hdfsstore.state.rocksdb.archive import CHANGELOG_FILES
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
@@ -45,10 +46,13 @@ def can_append(state: OperatorState, store: Store) -> bool:
     return any(listing.deltas for listing in listings) and not any(listing.empty for listing in listings)
 
 
-def append(state: OperatorState, store: Store, partition_id: int, rows: Sequence[RecordChunk]) -> Appended:
+def append(
+    fs: FileManager, state: OperatorState, store: Store, partition_id: int, rows: Sequence[RecordChunk]
+) -> Appended:
     """Writes the version after that of the state in one partition. A file of that version is replaced.
 
     Args:
+        fs: of the state, for the file that is written.
         rows: are put, as the files of the store have them; none: the version is that before.
 
     Raises:
@@ -64,7 +68,7 @@ def append(state: OperatorState, store: Store, partition_id: int, rows: Sequence
     content = b"".join(compressed(confs.compression_codec(state.conf), [*header, *records, _END]))
     extensions = DELTA_FILES if is_hdfs else CHANGELOG_FILES
     path = StateFiles.path_of(store.partition_path(partition_id), version_id, "delta", extensions)
-    publish(state.fs, path, content, overwrite=True, unique_name=bool(lineage))
+    publish(fs, path, content, overwrite=True, unique_name=bool(lineage))
     return Appended(version_id, len(content))
 
 

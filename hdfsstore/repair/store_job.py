@@ -89,7 +89,7 @@ class StoreJob:
 
     def write(self, fs: FileManager, root: str, version: int, plan: StorePlan) -> list[Written]:
         """Writes the store; what was written, by partition."""
-        written = self._appended(plan) if self._on_top else self._whole(fs, root, version, plan)
+        written = self._appended(fs, plan) if self._on_top else self._whole(fs, root, version, plan)
         plan.rows_out = sum(each.rows for each in written)
         plan.bytes_out = sum(each.size for each in written)
         return written
@@ -120,7 +120,7 @@ class StoreJob:
             self._progress(f"{self._name}: writing", 0)
             return writer.finish(self._limits.workers)
 
-    def _appended(self, plan: StorePlan) -> list[Written]:
+    def _appended(self, fs: FileManager, plan: StorePlan) -> list[Written]:
         if self._tally is None:
             self.count(plan)
         tally = self._tally
@@ -131,7 +131,7 @@ class StoreJob:
                 for place, part in _by_place(chunk, self._placement.partitions(chunk, len(self._to))):
                     rows[place].append(part)
         self._progress(f"{self._name}: writing", 0)
-        works = [partial(append, self._state, self._store, each, rows[each]) for each in self._to]
+        works = [partial(append, fs, self._state, self._store, each, rows[each]) for each in self._to]
         appended = run_all(works, self._limits.workers)
         return [
             Written(version_id, tally.rows[place], tally.digests[place], size)

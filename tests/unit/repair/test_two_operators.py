@@ -13,10 +13,12 @@ from hdfsstore import Checkpoint
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair.backup import Backup
+from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.rewind import rewind
+from hdfsstore.repair.store_job import StoreJob
 from hdfsstore.repair.store_writer import StoreWriter
 from hdfsstore.repair.undo import undo
-from hdfsstore.repair.verbs import repartition
+from hdfsstore.repair.verbs import edit, repartition
 from tests.unit.repair.folders import content, copy_of
 
 AGAIN: dict[str, Any] = {"sink_accepts_batches_again": True}
@@ -95,12 +97,16 @@ def test_an_undo_stops_a_verb_that_has_written_a_state(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("case", ["aggregation", "rocksdb_aggregation", "rocksdb_unique_ids"])
-def test_no_state_appears_after_an_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+@pytest.mark.parametrize("on_top", [False, True])
+def test_no_state_appears_after_an_undo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, on_top: bool
+) -> None:
     root = copy_of(case, tmp_path / "copy")
-    old = content(root)
+    old, rows = content(root), Checkpoint(root).read_state(unique_names=True)
     before_the(monkeypatch, StoreWriter, "finish", 1, partial(undo, root))
+    before_the(monkeypatch, StoreJob, "_appended", 1, partial(undo, root))
     with pytest.raises(RepairError, match="another process has gone on"):
-        repartition(root, None, 3)
+        edit(root, None, Edit(rows=rows.slice(0, 2))) if on_top else repartition(root, None, 3)
     assert content(root) == old
 
 
