@@ -3,7 +3,7 @@
     <checkpoint>/_hdfsstore_backup/<time>/
         manifest.json      the Change; written before anything is touched
         new/<path>         entries of logs that the verb puts in, before it does
-        moved/<path>       files that it took out
+        moved/<path>       files that it took out, or that it copied
         written.json       the state files that it wrote, once all are there
         done               the verb has ended
         undone             all is back
@@ -52,6 +52,7 @@ class Change:
         batch_id: the newest committed batch when the verb has ended.
         moves: the files that are taken out, in that order.
         puts: the files that are put in, in that order.
+        copies: the files that are copied to the backup, before any is taken out.
         offsets, commits: the batches that have an entry in each log when the verb has ended.
         state_version: the version that the verb writes to every partition of every store; None: it writes no state.
         parts: with a state_version, the files below `SSTs/` and `logs/` of all stores that are there before.
@@ -73,6 +74,7 @@ class Change:
     sink: str | None = None
     undoable: bool = True
     checkpoint: str = ""
+    copies: list[str] = field(default_factory=list)
 
     @property
     def guard_path(self) -> str:
@@ -88,7 +90,7 @@ class Change:
         texts = [self.verb, self.checkpoint, self.sink or "", *self.parts]
         if not all(isinstance(each, str) for each in texts):
             raise ValueError("a text is none")
-        for path in (*self.moves, *self.puts):
+        for path in (*self.moves, *self.puts, *self.copies):
             if not _PATH.fullmatch(path):
                 raise ValueError(f"no verb changes {path!r}")
 
@@ -242,15 +244,21 @@ class Backup:
 
     def take(self, path: str) -> None:
         """Moves a file to the backup; one that is moved already, or gone, is passed over."""
+        if self.copy(path):
+            fs, where = self.place(path)
+            self.check_held()
+            fs.delete([where])
+
+    def copy(self, path: str) -> bool:
+        """Copies a file to the backup, unless its copy is there. False: the file is gone."""
         fs, where = self.place(path)
         try:
             # The copy is there if an earlier run was killed right after it.
             with closing(fs.open_file(where)) as file, suppress(FileExistsError):
                 self.fs.create(self._moved(path), _pieces(file))
         except FileNotFoundError:
-            return
-        self.check_held()
-        fs.delete([where])
+            return False
+        return True
 
     def give_back(self, path: str) -> bool:
         """Puts a copy of a file back from the backup, unless it is in its place. False: it is in neither."""

@@ -2,7 +2,7 @@
 
     1  the backup's manifest, and what is to be put in (backup.py)
     2  the guard, only if absent, as the newest entry of `offsets`: from here on Spark refuses to start
-    3  files are moved to the backup, the state is written, entries are put in
+    3  files are copied and moved to the backup, the state is written, entries are put in
     4  the backup is marked as done
     5  the guard is replaced by the entry of its number, or deleted: from here on Spark starts from the new state
 
@@ -97,6 +97,7 @@ def carry_out(backup: Backup, write_state: WriteState | None = None) -> None:
     change = backup.change
     _take_over(backup, change.verb)
     backup.unmark(UNDONE)
+    _all(backup.fs, [partial(backup.copy, path) for path in change.copies])
     _all(backup.fs, [partial(backup.take, path) for path in change.moves])
     if write_state is not None and backup.written() is None:
         _remove_state(backup)

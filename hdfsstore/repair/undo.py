@@ -11,7 +11,7 @@ from hdfsstore.fs.location import Location, place_of, resolve
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change, last_done
-from hdfsstore.repair.files import LogFiles, entries_after, state_files_from
+from hdfsstore.repair.files import LogFiles, entries_after, parts_of_state, state_files_from
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.sink_log import SinkLog
 
@@ -112,12 +112,18 @@ def _since(backup: Backup, storage_options: StorageOptions | None) -> Change | N
         moves += [f"{SINK}{path}" for path in SinkLog(*resolve(change.sink, storage_options)).later(change.batch_id)]
     if not moves:
         return None
+    copies: list[str] = []
+    if change.state_version is not None:  # the state since builds on what the verb wrote, and the undo deletes both
+        written = [*state_files_from(fs, root, change.state_version), *parts_of_state(fs, root)]
+        others = {*moves, *(f"{CHECKPOINT}{path}" for path in change.parts)}
+        copies = [path for path in (f"{CHECKPOINT}{each}" for each in written) if path not in others]
     return Change(
         _SET_ASIDE,
         {},
         guard=max([*offsets.names, *commits.names]) + 1,
         batch_id=change.batch_id,
         moves=moves,
+        copies=copies,
         sink=change.sink,
         undoable=False,
     )

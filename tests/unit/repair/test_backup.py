@@ -29,6 +29,7 @@ AGAIN: dict[str, Any] = {"sink_accepts_batches_again": True}
         {"moves": ["checkpoint/metadata"]},
         {"puts": ["checkpoint/offsets/./4"]},
         {"puts": ["offsets/4"]},
+        {"copies": ["checkpoint/../outside"]},
         {"moves": ["sink/../outside"], "sink": "/somewhere"},
         {"moves": ["sink/part-0.parquet"], "sink": "/somewhere"},
         {"moves": ["sink/_spark_metadata/../../outside"], "sink": "/somewhere"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,14 @@ from hdfsstore import Checkpoint
 from hdfsstore.errors import RepairError, RepairUnderWayError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair import in_place
-from hdfsstore.repair.backup import Backup
+from hdfsstore.repair.backup import FOLDER, Backup
 from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.sink_log import SinkLog
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import convert, edit, repartition
 from tests.support.rows import counted
-from tests.unit.repair.folders import content, copy_of
+from tests.unit.repair.folders import content, copy_of, records
 
 Verb = Callable[..., Plan]
 CASES = ("aggregation", "join_left_outer", "rocksdb_aggregation", "rocksdb_unique_ids", "transform_with_state")
@@ -93,6 +94,26 @@ def test_a_killed_verb_is_ended_by_the_same_one_alone(tmp_path: Path, monkeypatc
     assert Checkpoint(root).operator().store().num_partitions == 3
     undo(root)
     assert content(root) == before
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_aggregation", "rocksdb_unique_ids"])
+def test_an_undo_by_force_keeps_all_that_was_written_since(case: str, tmp_path: Path) -> None:
+    root = copy_of(case, tmp_path / "copy")
+    before, newest = content(root), Checkpoint(root).latest_batch_id
+    repartition(root, None, 3)
+    edit(root, None, Edit(remove="partition_id = 0"))
+    shutil.rmtree(max((root / FOLDER).iterdir()))  # so it is a batch that the query has run
+    gone_on, state = content(root), records(root, newest + 2)
+    with pytest.raises(RepairError, match=f"gone on since `repartition`: batch {newest + 2}"):
+        undo(root)
+    undo(root, force=True)
+    assert content(root) == before
+    for backup in (root / FOLDER).iterdir():
+        for kept in ("moved", "new"):
+            if (backup / kept / "checkpoint").is_dir():
+                shutil.copytree(backup / kept / "checkpoint", root, dirs_exist_ok=True)
+    assert content(root) == gone_on
+    assert records(root, newest + 2) == state
 
 
 def test_a_function_without_a_name_edits_in_place(tmp_path: Path) -> None:
