@@ -30,7 +30,7 @@ from hdfsstore.repair.new_batch import NewBatch
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.rewrite import Rewrite
 from hdfsstore.repair.sink_log import SinkLog, absolute_location
-from hdfsstore.repair.source import Source, refuse_our_own
+from hdfsstore.repair.source import Source, check_operators, refuse_our_own
 from hdfsstore.repair.source_logs import check_known, reads_kafka
 
 VERB = "rewind"
@@ -219,7 +219,9 @@ class _Rewind:
         provider = entry.conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
         ids = {} if commit is None else commit.state_unique_ids
         conf = BatchConf(f"{self.root}/offsets/{batch_id}", entry.conf)
-        for operator in operators_at(self.fs, self.root, batch_id, conf):
+        operators = operators_at(self.fs, self.root, batch_id, conf)
+        check_operators(self.root, [operator.operator_id for operator in operators], ids)
+        for operator in operators:
             of_operator = ids.get(operator.operator_id)
             state = OperatorState(
                 fs=self.fs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.location import OWN_FOLDER
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.errors import BatchNotAvailableError, RepairError
+from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, RepairError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location
 from hdfsstore.fs.reading import file_types, read_file
@@ -62,7 +62,7 @@ class Source:
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or the logs do not keep it and the one before.
-            CheckpointNotFoundError: there is no checkpoint, or it lacks the file `metadata`.
+            CheckpointNotFoundError: there is no checkpoint, or it lacks `metadata` or the state of an operator.
             CorruptFileError: a file of the logs or of the operators' metadata is damaged.
             RepairError: the query is one of hdfsstore.spark.
             UnsupportedProviderError: this release cannot read the state.
@@ -78,6 +78,8 @@ class Source:
             raise BatchNotAvailableError(
                 f"batch {batch_id} is not committed", path, remedy=f"The newest committed batch is {latest}"
             )
+        operators = checkpoint.operators
+        check_operators(path, [operator.operator_id for operator in operators], batch.state_unique_ids)
         begun = tuple(number for number in logged.offsets.files if number > latest)
         wanted = [number for number in (batch_id - 1, batch_id) if number >= 0]
         wanted += begun if batch_id == latest else ()
@@ -92,9 +94,7 @@ class Source:
             offsets={number: _offsets(fs, path, number, batch_id) for number in wanted},
             commits=_commits(fs, path, batch_id),
             conf=batch.conf,
-            states=tuple(
-                checkpoint.operator_state(operator.operator_id, batch_id) for operator in checkpoint.operators
-            ),
+            states=tuple(checkpoint.operator_state(operator.operator_id, batch_id) for operator in operators),
         )
 
     @property
@@ -116,6 +116,22 @@ def refuse_our_own(fs: FileManager, path: str) -> None:
             "the query runs with hdfsstore.spark, and this release repairs queries of Spark's own operators only",
             path,
             remedy="Its state can be read with Checkpoint, and copied by a query that starts from a new checkpoint",
+        )
+
+
+def check_operators(path: str, there: Collection[int], committed: Iterable[int]) -> None:
+    """Raises CheckpointNotFoundError if the state of an operator is gone.
+
+    Args:
+        there: the operators that have a folder. Spark numbers them without a gap.
+        committed: those to which a commit gives unique ids.
+    """
+    gone = sorted({*committed, *range(max(there, default=0))}.difference(there))
+    if gone:
+        raise CheckpointNotFoundError(
+            f"the state of operator {', '.join(map(str, gone))} is gone",
+            f"{path}/state/{gone[0]}",
+            remedy="The checkpoint was not copied whole: its state would be lost",
         )
 
 

@@ -164,6 +164,12 @@ def _written(
             remedy="--file-sink is for a repair in place: leave it out",
         )
     source = Source.open(location, options.get("batch_id"), options.get("storage_options"))
+    if not source.states and (partitions is not None or provider is not None):
+        raise RepairError(
+            "there is no state to write anew",
+            f"{source.path}/state",
+            remedy="Was the checkpoint copied whole? Queries without stateful operators have none",
+        )
     keep = _kept(source, to, options)
     new = None if to is None else NewCheckpoint(source, to, options.get("to_storage_options"))
     work = Rewrite(
@@ -250,6 +256,11 @@ def _kept(source: Source, to: Location | None, options: Options) -> tuple[int, .
 
 def _notes(source: Source, options: Options) -> list[str]:
     notes = []
+    if not source.states:
+        notes.append(
+            "There is no state, as in queries without stateful operators: if this one has any, the checkpoint was not "
+            "copied whole"
+        )
     if options.get("keep_query_id"):
         notes.append(
             "Both checkpoints have the same query id: a sink that goes by query id and batch, such as Delta's, takes a "

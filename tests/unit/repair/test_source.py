@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hdfsstore.errors import BatchNotAvailableError, RepairError
+from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, RepairError
 from hdfsstore.repair.plan import OperatorPlan, Plan, StorePlan
+from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.source import Source
+from hdfsstore.repair.verbs import convert, fork, repartition
 from tests.support.truth import DATA
+from tests.unit.repair.folders import content, copy_of
 
 UNFINISHED = DATA / "spark-4.3.0" / "unfinished_batch" / "checkpoint"
 
@@ -47,6 +51,36 @@ def test_queries_of_hdfsstore_are_refused(tmp_path: Path) -> None:
     (copy / "hdfsstore").mkdir()
     with pytest.raises(RepairError, match=r"runs with hdfsstore\.spark"):
         Source.open(str(copy))
+
+
+@pytest.mark.parametrize(
+    ("case", "lost", "operators"),
+    [
+        ("dedup_then_aggregate", "state/0", r"operator 0\b"),
+        ("rocksdb_unique_ids", "state", r"operator 0\b"),
+        ("rocksdb_unique_ids", "state/0", r"operator 0\b"),
+    ],
+)
+def test_an_operator_whose_state_is_gone_is_named(tmp_path: Path, case: str, lost: str, operators: str) -> None:
+    root = copy_of(case, tmp_path / "checkpoint")
+    shutil.rmtree(root / lost)
+    files = content(root)
+    for verb in (partial(fork, root, tmp_path / "new"), partial(rewind, root, 1, sink_accepts_batches_again=True)):
+        with pytest.raises(CheckpointNotFoundError, match=f"the state of {operators} is gone"):
+            verb()
+    assert content(root) == files
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_query_without_state_is_copied_with_a_word(tmp_path: Path) -> None:
+    """Nothing tells such a query from one whose folder `state` is gone, where its versions have no ids."""
+    root = copy_of("aggregation", tmp_path / "checkpoint")
+    shutil.rmtree(root / "state")
+    assert any("There is no state" in note for note in fork(root, tmp_path / "new").notes)
+    for verb in (partial(repartition, partitions=3), partial(convert, provider="rocksdb")):
+        with pytest.raises(RepairError, match="there is no state"):
+            verb(root, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_plan_in_words_and_in_json() -> None:
