@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
+from hdfsstore._cext.records import digest_spans
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Store
@@ -46,7 +48,7 @@ class Edit:
         remove: a condition as `--where` has it: rows for which it is true are removed.
         rows: are put, after that: each in the place of the row with its key, or as a new one. Columns as
             Checkpoint.read_state(unique_names=True) has them; partition_id may be missing, and does not count.
-        function: takes all rows as such a table, and returns the rows that are to be there instead.
+        function: takes all rows as such a table, and returns the rows that are to be there instead. It is called once.
     """
 
     operator_id: int = 0
@@ -89,10 +91,8 @@ class StoreEdit:
         self._removes = None if edit.remove is None else parse_condition(edit.remove, self._schema)
         self._lock = threading.Lock()
         self._given = KeySet()
-        self._put: list[RecordChunk] = []
         if edit.rows is not None:
-            self._put = list(self._encoded(edit.rows))
-            for chunk in self._put:
+            for chunk in self.added:
                 self._given.add(chunk.data, chunk.keys)
 
     def kept(self, chunk: RecordChunk, partition_id: int) -> RecordChunk:
@@ -104,26 +104,32 @@ class StoreEdit:
             removed = pc.fill_null(self._removes(batch), False)
             if pc.any(removed).as_py():
                 chunk = _taken(chunk, pc.indices_nonzero(pc.invert(removed)))
-        if not self._put or not len(chunk):
+        if self._edit.rows is None or not len(chunk):
             return chunk
         keys, values = (pa.py_buffer(bytearray(spans)) for spans in (chunk.keys, chunk.values))
         with self._lock:
             count = self._given.keep_absent(chunk.data.cast("B"), keys, values)
         return replace(chunk, keys=keys, values=values).first(count)
 
-    def added(self) -> Iterator[RecordChunk]:
+    @cached_property
+    def added(self) -> list[RecordChunk]:
         """The rows that are put, encoded for the provider of the source, in partitions that their keys tell.
 
         Raises:
             SchemaMismatchError: as the class says, of the rows that a function returns.
         """
-        if self._edit.function is None:
-            yield from self._put
-            return
-        rows = self._edit.function(self._all_rows())
-        if not isinstance(rows, pa.Table):
-            raise RepairError(f"the function returned {type(rows).__name__}, and no pyarrow.Table")
-        yield from self._encoded(rows)
+        rows = self._edit.rows
+        if self._edit.function is not None:
+            rows = self._edit.function(self._all_rows())
+            if not isinstance(rows, pa.Table):
+                raise RepairError(f"the function returned {type(rows).__name__}, and no pyarrow.Table")
+        return [] if rows is None else list(self._encoded(rows))
+
+    def told(self) -> list[str | int | bool | None]:
+        """The edit as a manifest has it, to be held against that of a second run: by the rows that it makes."""
+        digests = [digest_spans(chunk.data, chunk.keys, chunk.values) for chunk in self.added]
+        edit = self._edit
+        return [edit.operator_id, edit.store_name, edit.remove, edit.function is not None, sum(digests) % (1 << 64)]
 
     def _all_rows(self) -> pa.Table:
         batches = [
@@ -193,7 +199,6 @@ def sql_function(query: str) -> Callable[[pa.Table], pa.Table]:
             except duckdb.Error as error:
                 raise RepairError(str(error), remedy="The table is `state`, with key, value, partition_id") from None
 
-    run.__qualname__ = query  # by which two of them are told apart
     return run
 
 

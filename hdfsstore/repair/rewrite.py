@@ -118,6 +118,10 @@ class Rewrite:
                 _check(result, store, partitions, self.limits, self.progress)
         return ids
 
+    def edits_told(self) -> list[list[str | int | bool | None]]:
+        """The edits in values of JSON, which differ where the edits make other rows."""
+        return [job.edit.told() for jobs in self._jobs for job in jobs if job.edit is not None]
+
     @cached_property
     def _jobs(self) -> list[list[StoreJob]]:
         """The work on each store of each operator."""

@@ -45,7 +45,7 @@ class StoreJob:
         target: the provider and the settings of what is written.
         placement: the rule by which rows move; None: all stay.
         partitions: into so many; None: as many as there are.
-        edit: of the rows.
+        edit: of the rows; also an attribute.
         on_top: whether the new version may be a delta or changelog on top of the state.
     """
 
@@ -66,7 +66,7 @@ class StoreJob:
         self._store = store
         self._target = target
         self._placement = placement
-        self._edit = edit
+        self.edit = edit
         self._limits = limits
         self._progress = progress
         self._name = f"operator {state.operator.operator_id}, {store.name}"
@@ -107,8 +107,8 @@ class StoreJob:
 
         counted = run_all([partial(read, partition_id) for partition_id in self._from], self._limits.workers)
         plan.rows_in, plan.bytes_in, plan.rows_out = (sum(column) for column in zip(*counted, strict=True))
-        if self._edit is not None:
-            for chunk in self._edit.added():
+        if self.edit is not None:
+            for chunk in self.edit.added:
                 self._hand_on(chunk, None, writer)
                 plan.rows_out += len(chunk)
 
@@ -126,8 +126,8 @@ class StoreJob:
         tally = self._tally
         assert tally is not None
         rows: dict[int, list[RecordChunk]] = {partition_id: [] for partition_id in self._to}
-        if self._edit is not None and self._placement is not None:
-            for chunk in self._edit.added():
+        if self.edit is not None and self._placement is not None:
+            for chunk in self.edit.added:
                 for place, part in _by_place(chunk, self._placement.partitions(chunk, len(self._to))):
                     rows[place].append(part)
         self._progress(f"{self._name}: writing", 0)
@@ -143,8 +143,8 @@ class StoreJob:
         size, rows = bytes_of(chunk), len(chunk)
         if self._placement is not None:
             self._placement.check(chunk, partition_id)
-        if self._edit is not None:
-            chunk = self._edit.kept(chunk, partition_id)
+        if self.edit is not None:
+            chunk = self.edit.kept(chunk, partition_id)
         stays = self._placement is None or len(self._to) == self._store.num_partitions
         self._hand_on(chunk, partition_id if stays else None, writer)
         return rows, size, len(chunk)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, TypedDict, Unpack
-
-import pyarrow as pa
 
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.errors import RepairError
@@ -201,7 +198,7 @@ def _written(
             "batch_id": options.get("batch_id"),
             "partitions": partitions,
             "provider": provider,
-            "edits": [_told(each) for each in edits],
+            "edits": work.edits_told(),
             "operator_kinds": {str(number): kind for number, kind in work.kinds.items()},
             "file_sink": None if sink is None else absolute_location(sink),
         }
@@ -217,19 +214,6 @@ def _written(
             keep=keep,
         )
     return plan if dry_run else Report.of(plan, time.monotonic() - started, verified=True)
-
-
-def _told(change: Edit) -> list[str | int | None]:
-    """An edit as a manifest has it, to be held against that of a second run."""
-    rows = None
-    if change.rows is not None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, change.rows.schema) as writer:
-            writer.write_table(change.rows)
-        rows = hashlib.sha256(sink.getvalue()).hexdigest()
-    function = change.function
-    named = None if function is None else getattr(function, "__qualname__", type(function).__qualname__)
-    return [change.operator_id, change.store_name, change.remove, rows, named]
 
 
 def _kept(source: Source, to: Location | None, options: Options) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ class Opened:
         for partition in self.state.partitions(self.store, self.store.key_type):
             for chunk in self.state.files(self.store, partition).stream(self.state.version, RecordChunk.copy):
                 take(edit.kept(chunk, partition))
-        for chunk in edit.added():
+        for chunk in edit.added:
             take(chunk)
         return pa.Table.from_batches(batches, converter.schema).rename_columns(["key", "value", "partition_id"])
 
@@ -127,9 +127,9 @@ def test_sql_and_functions_make_all_rows_anew(name: str) -> None:
     assert counted(opened.after(opened.edit(function=function))) == counted(expected)
     assert len(opened.after(opened.edit(function=lambda rows: rows.slice(0, 0)))) == 0
     with pytest.raises(RepairError, match=r"no pyarrow\.Table"):
-        list(opened.edit(function=lambda rows: rows.to_pydict()).added())
+        list(opened.edit(function=lambda rows: rows.to_pydict()).added)
     with pytest.raises(RepairError, match="nothing"):
-        list(opened.edit(function=sql_function("select * from nothing")).added())
+        list(opened.edit(function=sql_function("select * from nothing")).added)
 
 
 def test_types_nulls_and_keys_are_checked_with_the_number_of_the_row() -> None:

@@ -116,6 +116,30 @@ def test_an_undo_by_force_keeps_all_that_was_written_since(case: str, tmp_path: 
     assert records(root, newest + 2) == state
 
 
+def test_a_function_that_makes_other_rows_does_not_end_the_work_of_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of("aggregation", tmp_path / "copy")
+    before, rows = content(root), Checkpoint(root).read_state(unique_names=True)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Backup, "note_written", killed)
+        with pytest.raises(KeyboardInterrupt):
+            edit(root, None, Edit(function=lambda rows: rows.slice(0, 1)))
+    for other in (Edit(function=lambda rows: rows.slice(1, 1)), Edit(rows=rows.slice(0, 1))):
+        with pytest.raises(RepairUnderWayError):
+            edit(root, None, other)
+    calls: list[int] = []
+    edit(root, None, Edit(function=lambda rows: calls.append(len(rows)) or rows.slice(0, 1)))
+    assert calls == [len(rows)], "what was planned is what is written"
+    assert counted(Checkpoint(root).read_state(unique_names=True)) == counted(rows.slice(0, 1))
+    undo(root)
+    assert content(root) == before
+
+
 def test_a_function_without_a_name_edits_in_place(tmp_path: Path) -> None:
     root = copy_of("aggregation", tmp_path / "copy")
     edit(root, None, Edit(function=partial(pa.Table.slice, length=1)))
