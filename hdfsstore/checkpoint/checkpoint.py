@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -13,13 +14,15 @@ from hdfsstore.checkpoint.batch import Batch, to_batch
 from hdfsstore.checkpoint.batch_conf import Repartition, first_repartition, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.committed_states import CommittedStates
+from hdfsstore.checkpoint.key_history import batches_between, parse_given, read_history
 from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.notebook import html_table
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.row_converter import Key
-from hdfsstore.checkpoint.row_shape import RowShape, Where
+from hdfsstore.checkpoint.row_shape import RowShape, Where, shaped
+from hdfsstore.checkpoint.state_diff import read_diff
 from hdfsstore.checkpoint.state_request import JoinSide, StateRequest
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import (
@@ -33,6 +36,8 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.storage_options import StorageOptions
+
+log = logging.getLogger("hdfsstore.checkpoint")
 
 # So many requests at a time are as quick as more, where each takes 20 ms.
 _REMOTE_THREADS = 16
@@ -56,6 +61,7 @@ class Checkpoint:
     Attributes:
         path: the folder that was opened.
         remark: what a person should know of it, where the location has two checkpoints; else None.
+        num_threads: how many partitions are read at the same time.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
@@ -75,7 +81,7 @@ class Checkpoint:
             raise ValueError(f"num_threads is {num_threads}; give at least one thread")
         self._fs, given = resolve(location, storage_options)
         usual = 1 if isinstance(self._fs, LocalFileManager) else _REMOTE_THREADS
-        self._threads = num_threads or max(usual, os.cpu_count() or 1)
+        self.num_threads = num_threads or max(usual, os.cpu_count() or 1)
         self.path, self.remark = find_checkpoint(self._fs, given)
         self._logs = BatchLogs(self._fs, self.path)
         self._states = CommittedStates(self._fs, self.path, self._logs, max_record_bytes)
@@ -247,7 +253,7 @@ class Checkpoint:
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
-            CheckpointNotFoundError: there is no such operator, store or partition.
+            CheckpointNotFoundError: there is no such operator, store, partition or state variable.
             CorruptFileError, MissingFileError: files that the batch needs are damaged or missing.
             ConditionError: there is no such column, or `where` cannot be parsed. It is a ValueError.
             SchemaMismatchError: there is no schema, or the rows do not fit it; the message describes the rows.
@@ -267,7 +273,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.read_table(self.rows_to_read(request), self._threads)
+        return reading.read_table(self.rows_to_read(request), self.num_threads)
 
     def open_state(
         self,
@@ -309,7 +315,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.open_state(self.rows_to_read(request), self._threads)
+        return reading.open_state(self.rows_to_read(request), self.num_threads)
 
     def read_changes(
         self,
@@ -340,14 +346,119 @@ class Checkpoint:
             operator_id=operator_id,
             store_name=store_name,
             batch_id=end_batch_id,
-            join_side=None,
             partitions=partitions,
             key_schema=key_schema,
             value_schema=value_schema,
             state_var=state_var,
             shape=RowShape(columns, where, unique_names, flatten_columns),
         )
-        return reading.read_table(self.changes_to_read(start_batch_id, request), self._threads)
+        return reading.read_table(self.changes_to_read(start_batch_id, request), self.num_threads)
+
+    def history(
+        self,
+        key: Key,
+        operator_id: int = 0,
+        store_name: str = DEFAULT_STORE,
+        start_batch_id: int | None = None,
+        end_batch_id: int | None = None,
+        *,
+        join_side: JoinSide | None = None,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+        state_var: str | None = None,
+        flatten_collections: bool = True,
+        read_registered_timers: bool = False,
+        changes_only: bool = False,
+        limit: int | None = None,
+        unique_names: bool = False,
+        flatten_columns: bool = False,
+    ) -> pa.Table:
+        """The rows of a key after each committed batch that is kept, by key and batch.
+
+        Columns: batch_id (int64), batch_time (timestamp, null where the log lacks it), change, and those of read_state
+        but partition_id. `change` is "added", "changed", "removed", or "" where the batch did not change the row. In
+        the first batch it is "", because the state before is unknown, unless it is batch 0. Of a row that was removed
+        the value is null. Elements of lists, timers and rows of a join's side have no value of their own: they are
+        added and removed, and shown in either case.
+
+        Batches whose state is gone are left out, with a warning.
+
+        Args:
+            key: a mapping of some or all of the key's fields to Python's values, or to those that JSON has for them; or
+                a pyarrow.StructArray of one whole key. A field of a struct may have its full name: `window.start`.
+            start_batch_id, end_batch_id: the first and the last batch; all that are kept by default.
+            changes_only: leaves out batches that did not change the row.
+            limit: at most so many rows.
+            The others: as read_state has them.
+
+        Raises:
+            As read_state; BatchNotAvailableError if the checkpoint keeps no such batch, or the state of none.
+            ConditionError: the key has no such field, or it cannot have such a value. It is a ValueError.
+        """
+        request = StateRequest(
+            operator_id=operator_id,
+            store_name=store_name,
+            join_side=join_side,
+            key_schema=key_schema,
+            value_schema=value_schema,
+            state_var=state_var,
+            flatten_collections=flatten_collections,
+            read_registered_timers=read_registered_timers,
+        )
+        batches = batches_between(self.batches, start_batch_id, end_batch_id)
+        found = read_history(self, request, partial(parse_given, key), batches)
+        if found.unavailable:
+            log.warning("%s: %s", self.path, found.remark)
+        table = found.changes if changes_only else found.table
+        shape = RowShape(unique_names=unique_names, flatten_columns=flatten_columns)
+        return shaped(table.slice(0, limit), shape)
+
+    def diff(
+        self,
+        start_batch_id: int,
+        end_batch_id: int,
+        operator_id: int = 0,
+        store_name: str = DEFAULT_STORE,
+        *,
+        join_side: JoinSide | None = None,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+        state_var: str | None = None,
+        flatten_collections: bool = True,
+        read_registered_timers: bool = False,
+        unique_names: bool = False,
+        flatten_columns: bool = False,
+    ) -> pa.Table:
+        """The rows that differ between the states after two batches: those added, then those changed, then removed.
+
+        Columns: change ("added", "changed", "removed"), key, before and after: the value, null where the row is not
+        there. Of a map with an entry a row there is user_map_key besides. Elements of lists, timers and rows of a
+        join's side are only added and removed, and are themselves in before or after.
+
+        Where there are deltas or changelogs of all batches in between, only rows that these batches wrote are compared.
+        The others are read whole.
+
+        Raises:
+            As read_state; StateStoreError if the first batch is not before the second one.
+        """
+        if start_batch_id >= end_batch_id:
+            raise StateStoreError(
+                f"batch {start_batch_id} is not before batch {end_batch_id}",
+                self.path,
+                remedy="Give the earlier one first",
+            )
+        request = StateRequest(
+            operator_id=operator_id,
+            store_name=store_name,
+            join_side=join_side,
+            key_schema=key_schema,
+            value_schema=value_schema,
+            state_var=state_var,
+            flatten_collections=flatten_collections,
+            read_registered_timers=read_registered_timers,
+        )
+        table = read_diff(self, request, start_batch_id, end_batch_id)
+        return shaped(table, RowShape(unique_names=unique_names, flatten_columns=flatten_columns))
 
     def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:
         """The same rows as read_state's, to be read partition by partition. It raises the same errors."""

@@ -109,3 +109,9 @@ class RowShaper:
             batch = narrowed(batch, self._wanted)
         batch = with_names(batch, self._nested)
         return flat_columns(batch, self.schema) if self._shape.flatten_columns else batch
+
+
+def shaped(table: pa.Table, shape: RowShape) -> pa.Table:
+    """A table in another shape."""
+    shaper = RowShaper(table.schema, shape)
+    return pa.Table.from_batches(map(shaper, table.to_batches()), shaper.schema)

@@ -33,11 +33,11 @@ class StateRequest:
 
     operator_id: int
     store_name: str
-    batch_id: int | None
-    join_side: JoinSide | None
-    partitions: Sequence[int] | None
-    key_schema: pa.Schema | None
-    value_schema: pa.Schema | None
+    batch_id: int | None = None
+    join_side: JoinSide | None = None
+    partitions: Sequence[int] | None = None
+    key_schema: pa.Schema | None = None
+    value_schema: pa.Schema | None = None
     key: Key | None = None
     state_var: str | None = None
     flatten_collections: bool = True

@@ -24,7 +24,7 @@ from hdfsstore.checkpoint.row_converter import APPEND, Constant, Convert, Key, R
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import PrefixKeys, after
 from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.errors import StateStoreError
+from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
 from hdfsstore.state.protocols import KeyRange
 
 VALUE, LIST, MAP, TIMER = "ValueState", "ListState", "MapState", "TimerState"
@@ -54,7 +54,8 @@ def state_variable(operator: Operator, name: str | None, *, timers: bool) -> Sta
     """The variable of that name, or the registered timers.
 
     Raises:
-        StateStoreError: there is none; the message lists those that there are.
+        CheckpointNotFoundError: there is none of that name; the message lists those that there are.
+        StateStoreError: no variable is named, or there are no timers.
     """
     named = state_variables(operator)
     has = f"Its state variables are {', '.join(sorted(named))}" if named else "It has no state variables"
@@ -70,7 +71,7 @@ def state_variable(operator: Operator, name: str | None, *, timers: bool) -> Sta
             f"the state of operator {operator.operator_id} is in state variables", remedy=f"{has}: give state_var"
         )
     if name not in named:
-        raise StateStoreError(f"operator {operator.operator_id} has no state variable {name!r}", remedy=has)
+        raise CheckpointNotFoundError(f"operator {operator.operator_id} has no state variable {name!r}", remedy=has)
     return StateVariable(name, named[name])
 
 

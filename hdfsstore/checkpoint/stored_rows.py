@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyarrow.fs import FileType
 
-from hdfsstore.checkpoint.join_state import JoinListConverter, JoinSideConverter, side_families, side_stores
+from hdfsstore.checkpoint.join_state import SIDES, JoinListConverter, JoinSideConverter, side_families, side_stores
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Store
 from hdfsstore.checkpoint.row_converter import Converter, OneKey, RowConverter, describe_rows
@@ -49,6 +49,12 @@ def rows_of_store(state: OperatorState, request: StateRequest) -> tuple[RowConve
 
 def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> tuple[VariableConverter, Readers]:
     _refuse_schemas(request, store)
+    if not request.of_variable and _has_join_families(store):
+        raise StateStoreError(
+            f"the state of operator {state.operator.operator_id} is that of a stream-stream join",
+            store.schema_path,
+            remedy=f"Give one of its sides: join_side is {' or '.join(SIDES)}",
+        )
     variable = state_variable(state.operator, request.state_var, timers=request.read_registered_timers)
     rows = _family_converter(state, store, variable.name, lists=variable.kind == LIST)
     converter = VariableConverter(rows, variable, flatten=request.flatten_collections)
@@ -89,7 +95,7 @@ def _family_converter(state: OperatorState, store: Store, name: str, *, lists: b
 
 def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[Converter, Readers]:
     store = state.operator.stores[0]
-    if store.has_families and any(family.name in side_families("left") for family in store.column_families):
+    if _has_join_families(store):
         return _of_join_families(state, request, side, store)
     count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
     rows = _row_converter(state, row_store, None, request.value_schema)
@@ -97,6 +103,11 @@ def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tup
     readers = _readers(state, row_store, rows.key_type, request.partitions)
     count_readers = {i: state.reader(count_store, i) for i in readers}
     return JoinSideConverter(counts, rows, count_readers, state.version), readers
+
+
+def _has_join_families(store: Store) -> bool:
+    names = side_families(SIDES[0])
+    return store.has_families and any(family.name in names for family in store.column_families)
 
 
 def _readers(

@@ -14,9 +14,9 @@ from hdfsstore.checkpoint.batch_conf import Repartition
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
 from hdfsstore.cli.progress import counted, rows_counted
-from hdfsstore.cli.values import texts
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
+from hdfsstore.conditions.texts import texts
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 from hdfsstore.state.usage import Restart, Sizes, usage
 

@@ -6,10 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-import pyarrow as pa
 import typer
 
-from hdfsstore import Checkpoint, Operator, SchemaMismatchError, Store, UnsupportedProviderError
+from hdfsstore import Checkpoint
+from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, note
 from hdfsstore.cli.output_file import Format
@@ -35,6 +35,17 @@ JoinSide = Annotated[
     Side | None,
     typer.Option(help="Show the rows that this side of a stream-stream join has buffered.", show_default=False),
 ]
+StateVar = Annotated[
+    str | None, typer.Option(help="Show this state variable of transformWithState.", show_default=False)
+]
+FlattenCollections = Annotated[
+    bool,
+    typer.Option(
+        "--flatten-collections/--nested",
+        help="Whether each element of a list and each entry of a map has a row of its own.",
+    ),
+]
+Timers = Annotated[bool, typer.Option("--timers", help="Show the registered timers of transformWithState.")]
 RowFormat = Annotated[
     Format | None,
     typer.Option(
@@ -91,44 +102,40 @@ def rows_limit(limit: int | None, format: Format) -> int:
     return TABLE_ROWS if format == Format.TABLE else 0
 
 
-def find_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> tuple[Operator, Store]:
-    """Finds the store. Raises BadParameter, which lists the stores."""
-    for operator in checkpoint.operators:
-        for store in operator.stores:
-            if (operator.operator_id, store.name) == (operator_id, store_name):
-                return operator, store
-    there = [
-        f"--operator {operator.operator_id} --store {store.name} ({operator.name})"
-        for operator in checkpoint.operators
-        for store in operator.stores
-    ]
-    listed = "; there are " + ", ".join(there) if there else "; this checkpoint has no state"
+def state_request(
+    checkpoint: Checkpoint,
+    operator_id: int,
+    store_name: str,
+    join_side: Side | None,
+    state_var: str | None,
+    flatten_collections: bool,
+    timers: bool,
+) -> StateRequest:
+    """What the options ask for, of no batch. Raises BadParameter, which lists the stores, if there is no such one."""
+    if join_side is None:
+        _check_store(checkpoint, operator_id, store_name)
+        _suggest_join_side(checkpoint, operator_id, state_var)
+    return StateRequest(
+        operator_id=operator_id,
+        store_name=store_name,
+        join_side=None if join_side is None else join_side.value,
+        state_var=state_var,
+        flatten_collections=flatten_collections,
+        read_registered_timers=timers,
+    )
+
+
+def _check_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> None:
+    """Raises BadParameter, which lists the stores."""
+    there = [(operator, store) for operator in checkpoint.operators for store in operator.stores]
+    if (operator_id, store_name) in [(operator.operator_id, store.name) for operator, store in there]:
+        return
+    names = [f"--operator {operator.operator_id} --store {store.name} ({operator.name})" for operator, store in there]
+    listed = "; there are " + ", ".join(names) if there else "; this checkpoint has no state"
     raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}")
 
 
-def suggest_join_side(checkpoint: Checkpoint, operator_id: int, state_var: str | None) -> None:
+def _suggest_join_side(checkpoint: Checkpoint, operator_id: int, state_var: str | None) -> None:
     """Says of a join's own stores that there is a better way to look at them."""
     if state_var is None and checkpoint.operator(operator_id).name == "symmetricHashJoin":
         note("These are the rows of one of the join's own stores. --join-side left or right shows what a side buffers.")
-
-
-def key_schema(store: Store) -> pa.Schema:
-    """The column `key` of `read_state`.
-
-    Raises:
-        UnsupportedProviderError: the store has column families, each with keys of its own.
-        SchemaMismatchError: it has no schema file.
-    """
-    if store.key_schema is None and store.has_families:
-        raise UnsupportedProviderError(
-            "this store has column families, which this command does not read",
-            store.schema_path,
-            remedy="hdfsstore read has --state-var, --timers and --join-side for them",
-        )
-    if store.key_schema is None:
-        raise SchemaMismatchError(
-            "this store has no schema file (Spark 2 wrote none)",
-            store.schema_path,
-            remedy="In Python, give the schemas to Checkpoint.read_state(key_schema=, value_schema=)",
-        )
-    return pa.schema([("key", pa.struct(list(store.key_schema)))])

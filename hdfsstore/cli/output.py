@@ -24,8 +24,8 @@ from rich.text import Text
 from hdfsstore.cli.output_file import BINARY, Format, format_of, opened
 from hdfsstore.cli.parquet import storable, store
 from hdfsstore.cli.progress import STDERR
-from hdfsstore.cli.values import is_number, json_texts, texts
 from hdfsstore.conditions.names import renamed, unique_names, with_names
+from hdfsstore.conditions.texts import is_number, json_texts, texts
 
 TABLE_ROWS = 20
 _TO_QUOTE = re.compile('[,"\r\n]')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hdfsstore.cli.values import texts
+from hdfsstore.conditions.texts import texts
 
 
 def storable(field: pa.Field) -> pa.Field:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
+from itertools import chain
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 
+from hdfsstore.checkpoint.reading import open_state
+from hdfsstore.checkpoint.row_shape import RowShape
 from hdfsstore.cli import options
 from hdfsstore.cli.output import choose_format, numbered, streams_to_terminal, write_rows
 from hdfsstore.cli.progress import rows_counted
@@ -21,18 +22,9 @@ def read(
     store: options.StoreName = "default",
     batch: options.BatchId = None,
     join_side: options.JoinSide = None,
-    state_var: Annotated[
-        str | None,
-        typer.Option(help="Show this state variable of transformWithState.", show_default=False),
-    ] = None,
-    flatten_collections: Annotated[
-        bool,
-        typer.Option(
-            "--flatten-collections/--nested",
-            help="Whether each element of a list and each entry of a map has a row of its own.",
-        ),
-    ] = True,
-    timers: Annotated[bool, typer.Option("--timers", help="Show the registered timers of transformWithState.")] = False,
+    state_var: options.StateVar = None,
+    flatten_collections: options.FlattenCollections = True,
+    timers: options.Timers = False,
     where: Annotated[
         str | None,
         typer.Option(
@@ -50,36 +42,16 @@ def read(
     """Write the rows of a state store: key, value, partition_id; of a list, map or timer in columns of their own."""
     chosen = choose_format(format, json, output)
     checkpoint = options.open_checkpoint(path, option_file)
-    if join_side is None:
-        partitions = options.find_store(checkpoint, operator, store)[1].partition_ids
-        options.suggest_join_side(checkpoint, operator, state_var)
-    else:
-        partitions = checkpoint.operator(operator, batch).stores[0].partition_ids
-    open_state = partial(
-        checkpoint.open_state,
-        operator,
-        store,
-        checkpoint.latest_batch_id if batch is None else batch,
-        None if join_side is None else join_side.value,
-        state_var=state_var,
-        flatten_collections=flatten_collections,
-        read_registered_timers=timers,
-        where=where,
-    )
+    request = options.state_request(checkpoint, operator, store, join_side, state_var, flatten_collections, timers)
     most = options.rows_limit(limit, chosen)
     try:
-        state = open_state()
+        wanted = checkpoint.rows_to_read(replace(request, batch_id=batch, shape=RowShape(where=where)))
     except ConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--where") from None
-    with state:
-        found = _in_order(open_state, partitions) if most else state
+    with open_state(wanted, checkpoint.num_threads) as state:
+        # One partition after the other, so that the first rows are the same ones each time.
+        found = chain.from_iterable(map(wanted.stream, wanted.partition_ids)) if most else state
         quiet = streams_to_terminal(chosen, output)
-        schema, rows = numbered(state.schema, found if quiet else rows_counted(found, "Reading", len(partitions)))
+        shown = found if quiet else rows_counted(found, "Reading", len(wanted.partition_ids))
+        schema, rows = numbered(wanted.schema, shown)
         write_rows(schema, rows, chosen, output, most)
-
-
-def _in_order(open_state: Callable[..., pa.RecordBatchReader], partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition after the other, so that the first of them are the same ones each time."""
-    for partition_id in partitions:
-        with open_state(partitions=[partition_id]) as state:
-            yield from state

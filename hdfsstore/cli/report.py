@@ -14,13 +14,16 @@ from typing import Annotated, Any
 import typer
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store
+from hdfsstore.checkpoint.row_identity import KINDS
+from hdfsstore.checkpoint.state_diff import read_diff
+from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
-from hdfsstore.cli.diff import KINDS, changed_rows, compare
+from hdfsstore.cli.diff import changed_rows
 from hdfsstore.cli.inspection import examine
 from hdfsstore.cli.output import columns_of
 from hdfsstore.cli.output_file import opened
 from hdfsstore.cli.progress import rows_counted
-from hdfsstore.cli.values import texts
+from hdfsstore.conditions.texts import texts
 from hdfsstore.report.facts import StoreFacts, batch_facts, store_facts
 from hdfsstore.report.page import Changes, StorePage, page
 
@@ -106,7 +109,8 @@ def _store_page(
 def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, start: int, end: int) -> Changes:
     if store.has_families:
         raise StateStoreError("this store has column families")
-    table = compare(checkpoint, operator.operator_id, store.name, start, end)
+    request = StateRequest(operator_id=operator.operator_id, store_name=store.name)
+    table = read_diff(checkpoint, request, start, end, rows_counted)
     counts = Counter(table["change"].to_pylist())
     header: list[str] = []
     rows: list[tuple[str, ...]] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from hdfsstore.cli.values import json_texts
 from hdfsstore.conditions.names import unique_names, with_names
+from hdfsstore.conditions.texts import json_texts
 from tests.support.truth import Read, reads, rocksdb_reads
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hdfsstore import Checkpoint
 from tests.unit.cli.conftest import Run, checkpoint
 from tests.unit.cli.states import states
 
@@ -85,6 +86,36 @@ def test_limit_is_for_each_kind(run: Run) -> None:
 def test_no_difference(run: Run) -> None:
     # The last batch of a query with a watermark has no data; the one of this case changes nothing.
     assert run("diff", checkpoint("global_limit"), "--from", 1, "--to", 2).out.startswith("0 added, ")
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments", "members"),
+    [
+        ("transform_structures", ["--state-var", "total"], ["key"]),
+        ("transform_structures", ["--state-var", "seen"], ["key"]),
+        ("transform_structures", ["--state-var", "times"], ["key", "user_map_key"]),
+        ("transform_structures", ["--state-var", "times", "--nested"], ["key"]),
+        ("transform_event_timers", ["--timers"], ["key"]),
+        ("join_inner", ["--join-side", "left"], ["key"]),
+        ("rocksdb_join_format3", ["--join-side", "right"], ["key"]),
+    ],
+)
+def test_variables_timers_and_sides(case: str, arguments: list[str], members: list[str], run: Run) -> None:
+    newest = Checkpoint(checkpoint(case)).latest_batch_id
+    batches = ["--from", 0, "--to", newest]
+    lines = run("diff", checkpoint(case), *batches, *arguments, "--json").lines
+    assert lines
+    assert {tuple(line) for line in lines} == {("change", *members, "before", "after")}
+    before, after = (
+        run("read", checkpoint(case), "--batch", batch, *arguments, "--json").lines for batch in (0, newest)
+    )
+    come = sum(line["change"] == "added" for line in lines)
+    went = sum(line["change"] == "removed" for line in lines)
+    assert len(after) == len(before) + come - went
+    out = run("diff", checkpoint(case), *batches, *arguments, "--limit", 0).out.splitlines()
+    assert out[0].startswith(f"{come} added, ")
+    assert "key." in out[2]
+    assert "value" in out[2]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore import Checkpoint
-from hdfsstore.cli.history import partitions_of
-from hdfsstore.cli.keys import parse_key
-from hdfsstore.cli.values import json_texts
+from hdfsstore.conditions.texts import json_texts
 from tests.unit.cli.conftest import Run, checkpoint
 from tests.unit.cli.states import states
 
@@ -109,31 +107,6 @@ def test_batches_whose_state_is_gone_are_told_with_the_reason(run: Run, tmp_path
     assert ran.lines
 
 
-@pytest.mark.parametrize("case", ["aggregation", "window_aggregation", "drop_duplicates", "drop_duplicates_watermark"])
-def test_a_whole_key_is_looked_for_in_its_partition_only(case: str) -> None:
-    opened = Checkpoint(checkpoint(case))
-    operator = opened.operators[0]
-    rows = opened.read_state()
-    assert len(rows) > 1
-    for row in range(len(rows)):
-        key = json_texts(rows["key"].combine_chunks())[row]
-        pattern = parse_key(key, rows.schema)
-        where = partitions_of(opened, operator, operator.stores[0], pattern)
-        assert where == [rows["partition_id"][row].as_py()], key
-
-
-@pytest.mark.parametrize(
-    ("case", "store_name"), [("session_window", "default"), ("join_inner", "left-keyWithIndexToValue")]
-)
-def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, store_name: str) -> None:
-    opened = Checkpoint(checkpoint(case))
-    operator = opened.operators[0]
-    rows = opened.read_state(0, store_name)
-    pattern = parse_key(json_texts(rows["key"].combine_chunks())[0], rows.schema)
-    assert pattern.row is not None
-    assert partitions_of(opened, operator, operator.store(store_name), pattern) is None
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -146,10 +119,42 @@ def test_usage_errors(key: str, message: str, run: Run) -> None:
     assert message in " ".join(run("history", checkpoint("aggregation"), "--key", key, exit_code=2).err.split())
 
 
-def test_column_families_are_refused_by_name(run: Run) -> None:
-    said = " ".join(run("history", checkpoint("transform_with_state"), "--key", "{}", exit_code=1).err.split())
-    assert "this store has column families" in said
-    assert "--state-var" in said
+@pytest.mark.parametrize(
+    ("case", "arguments", "members"),
+    [
+        ("transform_structures", ["--state-var", "total"], ["key", "value"]),
+        ("transform_structures", ["--state-var", "seen"], ["key", "list_element"]),
+        ("transform_structures", ["--state-var", "seen", "--nested"], ["key", "list_value"]),
+        ("transform_structures", ["--state-var", "times"], ["key", "user_map_key", "user_map_value"]),
+        ("transform_event_timers", ["--timers"], ["key", "expiration_timestamp_ms"]),
+        ("join_inner", ["--join-side", "left"], ["key", "value"]),
+        ("rocksdb_join_format4", ["--join-side", "right"], ["key", "value"]),
+    ],
+)
+def test_variables_timers_and_sides(case: str, arguments: list[str], members: list[str], run: Run) -> None:
+    lines = run("history", checkpoint(case), *arguments, "--key", "{}", "--json").lines
+    newest = Checkpoint(checkpoint(case)).latest_batch_id
+    there = [line for line in lines if line["batch_id"] == newest and line["change"] != "removed"]
+    rows = [{name: line[name] for name in members} for line in there]
+    read = run("read", checkpoint(case), *arguments, "--json").lines
+    expected = [{name: line[name] for name in members} for line in read]
+    assert sorted(map(str, rows)) == sorted(map(str, expected))
+    assert [list(line) for line in lines] == [["batch_id", "batch_time", "change", *members]] * len(lines)
+    assert {line["change"] for line in lines} >= {"added", ""}
+    out = run("history", checkpoint(case), *arguments, "--key", "{}").out
+    assert all(f"{name}" in out for name in members)
+
+
+def test_names_that_do_not_exist_are_answered_by_those_that_do(run: Run) -> None:
+    for arguments in (
+        ["history", checkpoint("transform_structures"), "--key", "{}"],
+        ["diff", checkpoint("transform_structures"), "--from", 0, "--to", 1],
+    ):
+        for more in ([], ["--state-var", "x"], ["--timers"]):
+            said = " ".join(run(*arguments, *more, exit_code=1).err.split())
+            assert "Its state variables are seen, times, total" in said
+    said = run("history", checkpoint("aggregation"), "--key", "{}", "--join-side", "left", exit_code=1).err
+    assert "operator 0 is no stream-stream join" in " ".join(said.split())
 
 
 def test_a_range_of_batches_and_changes_only(run: Run) -> None:

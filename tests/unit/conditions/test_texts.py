@@ -4,7 +4,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from hdfsstore.cli.values import json_texts, texts
+from hdfsstore.conditions.texts import json_texts, texts
 
 NANOS = 1_000_000_000
 

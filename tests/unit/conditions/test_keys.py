@@ -4,8 +4,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from hdfsstore.cli.keys import parse_key
 from hdfsstore.conditions.fields import ConditionError
+from hdfsstore.conditions.keys import parse_key
 
 FIELDS = {
     "i": pa.array([1, 2, None], pa.int32()),
