@@ -1,7 +1,7 @@
-"""In-place repairs that are killed at each call that writes.
+"""Repairs that are killed at each call that writes.
 
 After each kill the checkpoint is the old one, or the new one, or has a guard that makes Spark refuse it. A second run
-ends the work, and an undo takes it back.
+ends the work, and an undo takes it back. A new checkpoint is not there, or whole, or has a guard.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 
 from hdfsstore import Checkpoint
+from hdfsstore.repair.backup import FOLDER
+from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.undo import undo
+from hdfsstore.repair.verbs import edit, fork, repartition
 from tests.faults import needs, repairs
 from tests.faults.server import Server
 from tests.faults.shim import Action, Fault
 from tests.support.truth import DATA
-from tests.unit.repair.folders import content
+from tests.unit.repair.folders import content, records, swapped
 
 pytestmark = needs.shim
 
@@ -118,3 +121,65 @@ def test_an_undo_is_killed_at_any_call(server: Server, tmp_path: Path, name: str
             undo(root)
         assert content(root) == old, what
     assert seen["guarded"] > 0
+
+
+@pytest.mark.parametrize("case", ["unfinished_batch", "rocksdb_unique_ids"])
+def test_a_new_checkpoint_is_killed_at_any_call(server: Server, tmp_path: Path, case: str) -> None:
+    source, begin, root = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "begin", tmp_path / "new"
+    options = {"keep_query_id": True, "keep_begun": True}
+    begin.mkdir()
+    fork(source, tmp_path / "whole", **options)
+    whole, newest = without_times(content(tmp_path / "whole")), committed(tmp_path / "whole")[-1]
+    state = records(tmp_path / "whole", newest)
+    seen: Counter[str] = Counter()
+    for what in kills(server, root, begin, STEP, repairs.copy, str(source), str(root), options):
+        kind = "nothing" if not content(root) else "whole" if Checkpoint(root).repair is None else "guarded"
+        seen[kind] += 1
+        if kind != "whole":
+            fork(source, root, **options)
+        assert without_times(content(root)) == whole, what
+        assert records(root, newest) == state, what
+    assert seen["guarded"] > 0
+
+
+@pytest.mark.parametrize("case", ["aggregation", "rocksdb_unique_ids"])
+def test_rows_that_are_put_on_top_are_killed_at_any_call(server: Server, tmp_path: Path, case: str) -> None:
+    begin, root, ended = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint", tmp_path / "ended"
+    change = Edit(rows=swapped(Checkpoint(begin).read_state(unique_names=True)))
+    shutil.copytree(begin, ended)
+    edit(ended, None, change)
+    old, new, newest = content(begin), without_times(content(ended)), committed(ended)[-1]
+    state = records(ended, newest)
+    seen: Counter[str] = Counter()
+    for number, what in enumerate(kills(server, root, begin, STEP, repairs.put_rows, str(root), change)):
+        kind = "guarded" if Checkpoint(root).repair is not None else "old" if content(root) == old else "new"
+        seen[kind] += 1
+        if number % 2 == 0 or kind == "old":
+            if kind != "new":
+                edit(root, None, change)
+            assert without_times(content(root)) == new, what
+            assert records(root, newest) == state, what
+        undo(root)
+        assert content(root) == old, what
+    assert seen["guarded"] > 0
+
+
+def test_an_undo_by_force_is_killed_at_any_call(server: Server, tmp_path: Path) -> None:
+    """The query has gone on from another number of partitions."""
+    whole, begin, root = DATA / "spark-4.3.0/rocksdb_unique_ids/checkpoint", tmp_path / "begin", tmp_path / "checkpoint"
+    shutil.copytree(whole, begin)
+    repartition(begin, None, 3)
+    edit(begin, None, Edit(remove="partition_id = 0"))
+    shutil.rmtree(max((begin / FOLDER).iterdir()))
+    old, gone_on = content(whole), content(begin)
+    for what in kills(server, root, begin, STEP, repairs.take_back, str(root), True):
+        repair, there = Checkpoint(root).repair, content(root)
+        if repair is None and there not in (old, gone_on):
+            newest = committed(root)[-1]
+            assert newest == committed(begin)[-1] - 1, what  # what came since is set aside
+            assert records(root, newest) == records(begin, newest), what
+        if repair is not None or there != old:
+            undo(root, force=True)
+        assert content(root) == old, what
+        kept = {path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        assert not set(gone_on.values()) - kept, what
