@@ -226,6 +226,7 @@ class Checkpoint:
         where: Where | None = None,
         unique_names: bool = False,
         flatten_columns: bool = False,
+        decode_values: bool = False,
     ) -> pa.Table:
         """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
 
@@ -250,6 +251,8 @@ class Checkpoint:
             unique_names: numbers the second of two fields of one name, `sum_2`. Columns and conditions always go by
                 these names.
             flatten_columns: makes columns `key.user`, `value.count` of the fields of structs, with unique names.
+            decode_values: gives states of hdfsstore.spark's mapWithState without a schema as JSON (string); else they
+                are msgpack's bytes. It needs msgpack, and `where` is on the JSON.
 
         Raises:
             BatchNotAvailableError: the batch is not committed, or retention has removed what it needs.
@@ -271,7 +274,7 @@ class Checkpoint:
             state_var=state_var,
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
-            shape=RowShape(columns, where, unique_names, flatten_columns),
+            shape=RowShape(columns, where, unique_names, flatten_columns, decode_values),
         )
         return reading.read_table(self.rows_to_read(request), self.num_threads)
 
@@ -293,6 +296,7 @@ class Checkpoint:
         where: Where | None = None,
         unique_names: bool = False,
         flatten_columns: bool = False,
+        decode_values: bool = False,
     ) -> pa.RecordBatchReader:
         """As read_state, but as a stream of record batches, in memory that does not grow with the store.
 
@@ -313,7 +317,7 @@ class Checkpoint:
             state_var=state_var,
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
-            shape=RowShape(columns, where, unique_names, flatten_columns),
+            shape=RowShape(columns, where, unique_names, flatten_columns, decode_values),
         )
         return reading.open_state(self.rows_to_read(request), self.num_threads)
 
@@ -332,6 +336,7 @@ class Checkpoint:
         where: Where | None = None,
         unique_names: bool = False,
         flatten_columns: bool = False,
+        decode_values: bool = False,
     ) -> pa.Table:
         """The changes of a store in the batches from `start_batch_id` to `end_batch_id`, both included.
 
@@ -350,7 +355,7 @@ class Checkpoint:
             key_schema=key_schema,
             value_schema=value_schema,
             state_var=state_var,
-            shape=RowShape(columns, where, unique_names, flatten_columns),
+            shape=RowShape(columns, where, unique_names, flatten_columns, decode_values),
         )
         return reading.read_table(self.changes_to_read(start_batch_id, request), self.num_threads)
 
@@ -372,6 +377,7 @@ class Checkpoint:
         limit: int | None = None,
         unique_names: bool = False,
         flatten_columns: bool = False,
+        decode_values: bool = False,
     ) -> pa.Table:
         """The rows of a key after each committed batch that is kept, by key and batch.
 
@@ -410,7 +416,7 @@ class Checkpoint:
         if found.unavailable:
             log.warning("%s: %s", self.path, found.remark)
         table = found.changes if changes_only else found.table
-        shape = RowShape(unique_names=unique_names, flatten_columns=flatten_columns)
+        shape = RowShape(None, None, unique_names, flatten_columns, decode_values)
         return shaped(table.slice(0, limit), shape)
 
     def diff(
@@ -428,6 +434,7 @@ class Checkpoint:
         read_registered_timers: bool = False,
         unique_names: bool = False,
         flatten_columns: bool = False,
+        decode_values: bool = False,
     ) -> pa.Table:
         """The rows that differ between the states after two batches: those added, then those changed, then removed.
 
@@ -458,7 +465,7 @@ class Checkpoint:
             read_registered_timers=read_registered_timers,
         )
         table = read_diff(self, request, start_batch_id, end_batch_id)
-        return shaped(table, RowShape(unique_names=unique_names, flatten_columns=flatten_columns))
+        return shaped(table, RowShape(None, None, unique_names, flatten_columns, decode_values))
 
     def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:
         """The same rows as read_state's, to be read partition by partition. It raises the same errors."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hdfsstore.checkpoint.packed_values import has_packed, unpacked, unpacked_schema
 from hdfsstore.conditions.columns import add_field, flat_columns, flat_schema, narrowed, narrowed_schema, wanted_fields
 from hdfsstore.conditions.names import unique_names, with_names
 from hdfsstore.conditions.one_key import key_of_condition
@@ -30,17 +31,20 @@ class RowShape:
         where: keeps the rows for which it is true; None = all.
         unique_names: numbers the second of two fields of one name: `sum_2`.
         flatten_columns: makes a column `key.user` of each field of a struct; the names are unique.
+        decode_values: makes JSON of values that msgpack has packed; conditions are on that.
     """
 
     columns: Sequence[str] | None = None
     where: Where | None = None
     unique_names: bool = False
     flatten_columns: bool = False
+    decode_values: bool = False
 
     @property
     def changes_nothing(self) -> bool:
         """Whether the rows stay as they are."""
-        return self.columns is None and self.where is None and not self.unique_names and not self.flatten_columns
+        alike = not (self.unique_names or self.flatten_columns or self.decode_values)
+        return self.columns is None and self.where is None and alike
 
 
 AS_THEY_ARE = RowShape()
@@ -62,6 +66,8 @@ class RowShaper:
 
     def __init__(self, schema: pa.Schema, shape: RowShape) -> None:
         self._shape = shape
+        self._unpacked = unpacked_schema(schema) if shape.decode_values and has_packed(schema) else None
+        schema = self._unpacked or schema
         self._unique = unique_names(schema)
         self._wanted = None if shape.columns is None else wanted_fields(self._unique, shape.columns)
         where = shape.where
@@ -99,6 +105,8 @@ class RowShaper:
         """What becomes of a batch."""
         if self._shape.changes_nothing:
             return batch
+        if self._unpacked is not None:
+            batch = unpacked(batch, self._unpacked)
         batch = with_names(batch, self._unique)
         if self._mask is not None:
             batch = batch.filter(self._mask(batch))

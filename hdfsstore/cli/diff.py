@@ -9,8 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from hdfsstore import Checkpoint
+from hdfsstore.checkpoint.packed_values import has_msgpack
 from hdfsstore.checkpoint.row_identity import KINDS
+from hdfsstore.checkpoint.row_shape import RowShape, shaped
 from hdfsstore.checkpoint.state_diff import read_diff
+from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
 from hdfsstore.cli.output import choose_format, columns_of, note, numbered, write_rows
 from hdfsstore.cli.output_file import Format
@@ -47,7 +51,7 @@ def diff(
     chosen = choose_format(None, json, None)
     checkpoint = options.open_checkpoint(path, option_file)
     request = options.state_request(checkpoint, operator, store, join_side, state_var, flatten_collections, timers)
-    changes = read_diff(checkpoint, request, start, end, rows_counted)
+    changes = decoded_diff(checkpoint, request, start, end)
     counts = Counter(changes["change"].to_pylist())
     shown = 10 if limit is None and chosen == Format.TABLE else limit or len(changes)
     if chosen == Format.JSON:
@@ -58,6 +62,11 @@ def diff(
         write_rows(merged[0].schema, merged, chosen)
     if any(count > shown for count in counts.values()):
         note(f"The first {shown:,} of each kind; --limit 0 shows all.")
+
+
+def decoded_diff(checkpoint: Checkpoint, request: StateRequest, start: int, end: int) -> pa.Table:
+    """The rows that differ, with a progress bar; values that msgpack has packed as JSON, if it is installed."""
+    return shaped(read_diff(checkpoint, request, start, end, rows_counted), RowShape(decode_values=has_msgpack()))
 
 
 def changed_rows(changes: pa.Table, limit: int) -> list[pa.RecordBatch]:

@@ -9,6 +9,8 @@ import typer
 
 from hdfsstore import BatchNotAvailableError
 from hdfsstore.checkpoint.key_history import batches_between, read_history
+from hdfsstore.checkpoint.packed_values import has_msgpack
+from hdfsstore.checkpoint.row_shape import RowShape, shaped
 from hdfsstore.cli import options
 from hdfsstore.cli.output import choose_format, note, numbered, write_rows
 from hdfsstore.cli.progress import counted
@@ -59,5 +61,5 @@ def history(
     if not len(found.table):
         note("None of the batches that are kept has such a key.")
         return
-    table = found.changes if changes_only else found.table
+    table = shaped(found.changes if changes_only else found.table, RowShape(decode_values=has_msgpack()))
     write_rows(*numbered(table.schema, table.to_batches()), choose_format(None, json, None), limit=limit)

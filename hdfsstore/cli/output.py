@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hdfsstore.checkpoint.packed_values import has_packed
 from hdfsstore.cli.output_file import BINARY, Format, format_of, opened
 from hdfsstore.cli.parquet import storable, store
 from hdfsstore.cli.progress import STDERR
@@ -53,7 +54,9 @@ def streams_to_terminal(format: Format, output: Path | None) -> bool:
 
 
 def numbered(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """The same rows with unique field names. Prints the changed names on stderr."""
+    """The same rows with unique field names. Prints the changed names on stderr, and what would show packed values."""
+    if has_packed(schema):
+        note("Values are shown as msgpack's bytes: pip install msgpack shows what they mean.")
     unique = unique_names(schema)
     if unique is schema:
         return schema, batches

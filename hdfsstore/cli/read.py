@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hdfsstore.checkpoint.packed_values import has_msgpack
 from hdfsstore.checkpoint.reading import open_state
 from hdfsstore.checkpoint.row_shape import RowShape
 from hdfsstore.cli import options
@@ -45,7 +46,9 @@ def read(
     request = options.state_request(checkpoint, operator, store, join_side, state_var, flatten_collections, timers)
     most = options.rows_limit(limit, chosen)
     try:
-        wanted = checkpoint.rows_to_read(replace(request, batch_id=batch, shape=RowShape(where=where)))
+        wanted = checkpoint.rows_to_read(
+            replace(request, batch_id=batch, shape=RowShape(where=where, decode_values=has_msgpack()))
+        )
     except ConditionError as error:
         raise typer.BadParameter(str(error), param_hint="--where") from None
     with open_state(wanted, checkpoint.num_threads) as state:

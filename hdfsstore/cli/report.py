@@ -15,10 +15,9 @@ import typer
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store
 from hdfsstore.checkpoint.row_identity import KINDS
-from hdfsstore.checkpoint.state_diff import read_diff
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
-from hdfsstore.cli.diff import changed_rows
+from hdfsstore.cli.diff import changed_rows, decoded_diff
 from hdfsstore.cli.inspection import examine
 from hdfsstore.cli.output import columns_of
 from hdfsstore.cli.output_file import opened
@@ -110,7 +109,7 @@ def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, start: in
     if store.has_families:
         raise StateStoreError("this store has column families")
     request = StateRequest(operator_id=operator.operator_id, store_name=store.name)
-    table = read_diff(checkpoint, request, start, end, rows_counted)
+    table = decoded_diff(checkpoint, request, start, end)
     counts = Counter(table["change"].to_pylist())
     header: list[str] = []
     rows: list[tuple[str, ...]] = []

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hdfsstore import Checkpoint, Operator, StateStoreError
 from hdfsstore.checkpoint.join_state import SIDES
+from hdfsstore.checkpoint.packed_values import has_msgpack
 from hdfsstore.checkpoint.state_variables import has_timers, state_variables
 from hdfsstore.cli.output import numbered
 from hdfsstore.cli.progress import counted
@@ -80,7 +81,7 @@ class Tables:
         named = {name.lower() for name in self._connection.get_table_names(query)}
         found = {name: place for name in sorted(named - self._read) if (place := self._place_of(name)) is not None}
         for name in counted(found, "Reading tables", len(found)):
-            state = self._checkpoint.read_state(**found[name])
+            state = self._checkpoint.read_state(**found[name], decode_values=has_msgpack())
             schema, batches = numbered(state.schema, state.to_batches())
             self._connection.register(name, pa.Table.from_batches(batches, schema))
             self._read.add(name)
@@ -106,7 +107,9 @@ class Tables:
         batches = [batch.batch_id for batch in self._checkpoint.batches if batch.committed]
         for table, place in self.stores.items():
             try:
-                with self._checkpoint.open_state(**place, batch_id=self._newest()) as state:
+                with self._checkpoint.open_state(
+                    **place, batch_id=self._newest(), decode_values=has_msgpack()
+                ) as state:
                     empty = unique_names(state.schema).empty_table()
             except StateStoreError:
                 continue  # a query that names it gets the reason

@@ -6,6 +6,7 @@
 | NaN and the infinities       | NaN, Infinity, -Infinity                  | a string                     |
 | decimal                      | all its digits: 12.340                    | a string, so that it is exact |
 | string                       | itself                                    | a string                     |
+| string in a field of JSON    | itself                                    | itself                       |
 | binary                       | base64                                    | a string                     |
 | date, time, timestamp        | ISO 8601: 2026-03-02T09:00:00.500Z; no Z  | a string                     |
 |                              | where there is no zone                    |                              |
@@ -26,6 +27,9 @@ from json.encoder import encode_basestring as quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+# Arrow's metadata of fields whose strings are JSON already.
+IS_JSON = {b"hdfsstore.json": b"true"}
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -162,8 +166,14 @@ def _structs(array: pa.Array) -> list[str | None]:
     if not names:
         return _hide_nulls(array, ["{}"] * len(array))
     form = "{" + ",".join(name.replace("%", "%%") + ":%s" for name in names) + "}"
-    columns = [json_texts(array.field(i)) for i in range(len(names))]
+    columns = [_json_of_field(array.field(i), array.type.field(i)) for i in range(len(names))]
     return _hide_nulls(array, [form % row for row in zip(*columns, strict=True)])
+
+
+def _json_of_field(array: pa.Array, field: pa.Field) -> list[str]:
+    if IS_JSON.items() <= (field.metadata or {}).items():
+        return ["null" if text is None else text for text in texts(array)]
+    return json_texts(array)
 
 
 def _sequences(array: pa.Array, items: list[str], brackets: str) -> list[str | None]:

@@ -114,7 +114,10 @@ def test_arrow_and_rows_go_by_the_settings_at_the_start(source: Input, tmp_path:
     source.spark.conf.set("spark.hdfsstore.numPartitions", "3")
     assert collected(arrow, tmp_path / "arrow") == [("America/New_York",)]
     assert collected(plain, tmp_path / "plain") == [(5,)]
-    assert Checkpoint(tmp_path / "plain" / "hdfsstore").operator().store().num_partitions == 3
+    state = Checkpoint(tmp_path / "plain")
+    assert state.operator().store().num_partitions == 3
+    values = state.read_state(decode_values=True)["value"].to_pylist()
+    assert values == [{"groupState": {"value": "1"}}] * len(values) != []
 
 
 def timed(key: tuple[Any, ...], rows: Iterator[Any], state: Any) -> Iterator[tuple[str, str]]:

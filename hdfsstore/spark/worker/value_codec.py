@@ -14,12 +14,13 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from hdfsstore._cext.packable import packable
+from hdfsstore.checkpoint.packed_values import PACKED
 from hdfsstore.errors import StateStoreError
 from hdfsstore.spark.convert.rows_to_arrow import MisfitError, whole
 from hdfsstore.spark.redaction import Shown
 from hdfsstore.spark.worker.group_state import KeyState, KeyValue
 
-VALUE_SCHEMA = StructType([StructField("value", BinaryType())])
+VALUE_SCHEMA = StructType([StructField("value", BinaryType(), metadata=dict(PACKED))])
 
 
 class ValueCodec:
