@@ -136,13 +136,7 @@ class Backup:
             new: the content of those of `change.puts` that is known already.
         """
         change = replace(change, checkpoint=place_of(fs, root))
-        now = time.time_ns() // 1_000_000
-        while True:
-            name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1000)) + f".{now % 1000:03}Z"
-            backup = cls(fs, root, name, change, storage_options)
-            if not fs.list_folder(backup._folder):
-                break
-            now += 1
+        backup = cls(fs, root, _new_name(fs, root), change, storage_options)
         for path, content in new.items():
             backup.stage(path, content)
         backup._create(_MANIFEST, json.dumps(asdict(change), indent=1).encode())
@@ -323,6 +317,16 @@ class Backup:
 
     def _create(self, name: str, content: bytes) -> None:
         self.fs.create(f"{self._folder}/{name}", [content])
+
+
+def _new_name(fs: FileManager, root: str) -> str:
+    """The time, or else the number after the newest one: their order tells which was the last, whatever clocks say."""
+    now = time.time_ns() // 1_000_000
+    number = int(time.strftime("%Y%m%d%H%M%S", time.gmtime(now // 1000))) * 1000 + now % 1000
+    names = [info.base_name for info in fs.list_folder(f"{root}/{FOLDER}") if _NAME.fullmatch(info.base_name)]
+    newest = max((int(re.sub(r"\D", "", name)) for name in names), default=0)
+    digits = f"{max(number, newest + 1):017}"
+    return f"{digits[:8]}T{digits[8:14]}.{digits[14:]}Z"
 
 
 def last_done(fs: FileManager, root: str, storage_options: StorageOptions | None = None) -> Backup | None:

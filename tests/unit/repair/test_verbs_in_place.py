@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import FOLDER, Backup
 from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.sink_log import SinkLog
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import convert, edit, repartition
@@ -114,6 +116,24 @@ def test_an_undo_by_force_keeps_all_that_was_written_since(case: str, tmp_path: 
                 shutil.copytree(backup / kept / "checkpoint", root, dirs_exist_ok=True)
     assert content(root) == gone_on
     assert records(root, newest + 2) == state
+
+
+def test_the_last_repair_is_undone_first_whatever_the_clocks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one is of another machine, whose clock is behind."""
+    root = copy_of("rocksdb_unique_ids", tmp_path / "copy")
+    before, newest = content(root), Checkpoint(root).latest_batch_id
+    repartition(root, None, 3)
+    between = content(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: 1_000_000_000_000_000_000)
+        rewind(root, newest, sink_accepts_batches_again=True)
+        assert Checkpoint(root).latest_batch_id == newest
+    undo(root)
+    assert content(root) == between
+    undo(root)
+    assert content(root) == before
 
 
 def test_a_function_that_makes_other_rows_does_not_end_the_work_of_a_killed_one(
