@@ -14,6 +14,7 @@ import lz4.block
 from hdfsstore.errors import CorruptFileError
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.ref cimport Py_DECREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcmp, memcpy, memmove
@@ -92,7 +93,7 @@ cdef class Lz4BlockReader:
         self.raw = raw
         self.path = path
         self.decompress = decompress_by_python if portable else decompress_safe
-        self.input = bytearray(INPUT_SIZE)
+        self.input = PyByteArray_FromStringAndSize(NULL, INPUT_SIZE)  # without zeros, which would take memory
         self.compressed = <uint8_t*> <char*> self.input
         self.position = self.end = self.offset = self.spilled = 0
         self.spill = bytearray()

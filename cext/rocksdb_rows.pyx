@@ -18,9 +18,10 @@ import pyarrow as pa
 from byteorder cimport load_le32, store_be32
 from copy_bytes cimport copy_bytes
 from crc32c_inline cimport crc32c_update
+from prefix cimport begins_with, prefix_error
 from unsafe_layout cimport address, get_bit, set_bit, zeroed
 
-from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedVersionError
+from hdfsstore.errors import CorruptFileError, SizeLimitError
 
 cdef enum:
     COMMA = 44
@@ -82,29 +83,7 @@ def strip(data, spans, bytes prefix not None):
                 out[2 * i + 1] = size - length
     if bad < 0:
         return result
-    offset, size = source.spans[2 * bad], source.spans[2 * bad + 1]
-    found = source.data[offset : offset + min(size, length)]
-    if len(found) < length:
-        raise CorruptFileError(
-            f"a key or value has {size} bytes, and ends before its encoding's version", offset=offset
-        )
-    if found.startswith(prefix[: length - 1]):
-        raise UnsupportedVersionError(
-            f"a key or value has encoding version {found[length - 1]}, this release reads {prefix[length - 1]}",
-            offset=offset,
-        )
-    raise CorruptFileError(
-        f"a key begins with {found.hex()}, and not with {prefix.hex()}: it is of another column family", offset=offset
-    )
-
-
-cdef inline bint begins_with(const uint8_t* p, const uint8_t* prefix, int32_t length) noexcept nogil:
-    """Compares few bytes. A call of memcmp costs more."""
-    cdef int32_t i
-    for i in range(length):
-        if p[i] != prefix[i]:
-            return False
-    return True
+    raise prefix_error(source.data, source.spans[2 * bad], source.spans[2 * bad + 1], prefix)
 
 
 def begin_with(data, spans, bytes prefix not None):

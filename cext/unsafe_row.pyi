@@ -4,7 +4,7 @@ Field = tuple[int, pa.Buffer | None, pa.Buffer | None]
 Source = tuple[int, pa.Buffer | None, pa.Buffer | None, pa.Buffer | None]
 
 def read_fields(
-    data: pa.Buffer, spans: pa.Buffer, kinds: bytes, digits: bytes, paths: list[str], path: str
+    data: pa.Buffer, spans: pa.Buffer, kinds: bytes, digits: bytes, paths: list[str], path: str, prefix: bytes = b""
 ) -> tuple[int, pa.Buffer | None, list[Field]]: ...
 def row_sizes(
     count: int, first: int, validity: pa.Buffer | None, kinds: bytes, digits: bytes, columns: list[Source]

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from hdfsstore.errors import SchemaMismatchError
 
+from prefix cimport begins_with, prefix_error
 from unsafe_layout cimport *
 from libc.stdlib cimport calloc, free
 
@@ -17,6 +18,7 @@ cdef enum:
 
 cdef enum Reason:
     GOOD
+    PREFIX
     OUTSIDE
     TOO_SHORT
     OTHER_SIZE
@@ -40,6 +42,10 @@ cdef struct Rows:
     const uint8_t* data
     int64_t data_size
     const int32_t* spans
+    const int32_t* whole    # spans with the prefix, and where those without it go; NULL where there is no prefix
+    int32_t* stripped
+    const uint8_t* prefix
+    int32_t prefix_size
     int64_t count
     int64_t fields
     int64_t fixed       # bytes of null bits and slots
@@ -56,9 +62,11 @@ cdef struct Rows:
 cdef bint check_rows(Rows* rows, int64_t stop) noexcept nogil:
     """Checks the sizes of the rows up to `stop`, and notes what is null in them."""
     cdef int64_t r, w, offset, size, words = bitset_bytes(rows.fields) >> 3
-    cdef uint64_t bits, past_end = 0, all_bits = 0
-    if rows.fields & 63:
-        past_end = ~<uint64_t> 0 << (rows.fields & 63)
+    cdef uint64_t bits, past_end = past_fields(rows), all_bits = 0
+    if check_good_rows(rows, stop):
+        return True
+    if rows.whole != NULL and not strip_prefixes(rows, stop):
+        return False
     for r in range(rows.checked, stop):
         size = rows.spans[2 * r + 1]
         if size < 0:
@@ -90,6 +98,76 @@ cdef bint check_rows(Rows* rows, int64_t stop) noexcept nogil:
     return True
 
 
+cdef inline uint64_t past_fields(const Rows* rows) noexcept nogil:
+    """The null bits of the last word that belong to no field."""
+    return ~<uint64_t> 0 << (rows.fields & 63) if rows.fields & 63 else 0
+
+
+cdef bint check_good_rows(Rows* rows, int64_t stop) noexcept nogil:
+    """Does the same as check_rows, without a branch at each row. False: not all are good, or they are not so simple."""
+    cdef const int32_t* spans = rows.whole if rows.whole != NULL else rows.spans
+    cdef int32_t* out = rows.stripped
+    cdef const uint8_t* data = rows.data
+    cdef const uint8_t* row
+    cdef uint32_t offset, size, end, wrong = 0, data_size = <uint32_t> rows.data_size, length = rows.prefix_size
+    cdef uint32_t fixed = <uint32_t> rows.fixed, exact = ~<uint32_t> 7 if rows.all_fixed else 0
+    cdef uint64_t all_bits = 0, other_prefix = 0, prefix = 0, mask
+    cdef int64_t r
+    if bitset_bytes(rows.fields) != 8 or length > 8 or rows.fixed > INT32_MAX - 8 or rows.checked == stop:
+        return False
+    mask = ~<uint64_t> 0 >> (64 - 8 * length) if length else 0
+    if length:
+        memcpy(&prefix, rows.prefix, length)
+    # The highest bit of a difference says that it is negative. Offsets and sizes are 31 bits, or have it themselves.
+    for r in range(rows.checked, stop):
+        offset, size = <uint32_t> spans[2 * r], <uint32_t> spans[2 * r + 1]
+        end = offset + size
+        wrong |= offset | size | end | (data_size - end) | (size - length - fixed)
+    if wrong >> 31:
+        return False
+    wrong = 0
+    for r in range(rows.checked, stop):
+        offset, size = <uint32_t> spans[2 * r], <uint32_t> spans[2 * r + 1] - length
+        row = data + offset
+        other_prefix |= load_le64(row) ^ prefix
+        all_bits |= load_le64(row + length)
+        wrong |= (size ^ fixed) & exact
+        if out != NULL:
+            out[2 * r] = <int32_t> (offset + length)
+            out[2 * r + 1] = <int32_t> size
+    if wrong or other_prefix & mask or all_bits & past_fields(rows):
+        return False
+    store_le64(rows.any_null, load_le64(rows.any_null) | all_bits)
+    rows.has_nulls |= all_bits != 0 or rows.null_count > 0
+    rows.checked = stop
+    return True
+
+
+cdef bint strip_prefixes(Rows* rows, int64_t stop) noexcept nogil:
+    """Makes the spans of the rows up to `stop` without their prefixes, after checking these."""
+    cdef const int32_t* whole = rows.whole
+    cdef int32_t* out = rows.stripped
+    cdef const uint8_t* data = rows.data
+    cdef const uint8_t* prefix = rows.prefix
+    cdef int32_t offset, size, length = rows.prefix_size
+    cdef int64_t r, data_size = rows.data_size
+    for r in range(rows.checked, stop):
+        offset, size = whole[2 * r], whole[2 * r + 1]
+        if size < 0:
+            out[2 * r] = 0
+            out[2 * r + 1] = -1
+            continue
+        if offset < 0 or <int64_t> offset + size > data_size:
+            out[2 * r] = offset
+            out[2 * r + 1] = size
+            return fail(rows, r, -1, OUTSIDE)
+        if size < length or not begins_with(data + offset, prefix, length):
+            return fail(rows, r, -1, PREFIX)
+        out[2 * r] = offset + length
+        out[2 * r + 1] = size - length
+    return True
+
+
 cdef bint fail(Rows* rows, int64_t row, int64_t field, Reason reason) noexcept nogil:
     rows.bad_row = row
     rows.bad_field = field
@@ -103,13 +181,14 @@ include "unsafe/row_reader.pxi"
 include "unsafe/row_writer.pxi"
 
 
-def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
+def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path, bytes prefix not None=b""):
     """The columns of rows.
 
     Args:
         data, spans: pyarrow buffers: bytes, and (offset, size) as int32 pairs; size -1 is a null row.
         kinds, digits: a letter (see unsafe_layout.pxd) and the digits of a decimal, or 0, for each field.
         paths, path: the fields' and the struct's own names, for errors.
+        prefix: the bytes in front of each row, which are part of its span.
 
     Returns:
         (null_count, validity or None) of the rows, and for each field (null_count, validity or None, values or None):
@@ -117,6 +196,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
 
     Raises:
         SchemaMismatchError: the rows are not of these fields.
+        CorruptFileError, UnsupportedVersionError: one has another prefix.
     """
     cdef Rows rows
     cdef Column* columns
@@ -128,6 +208,12 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
     rows.data_size = min(<int64_t> data.size, INT32_MAX)  # spans of nested values tell no more
     rows.spans = <const int32_t*> address(spans)
     rows.count = n
+    if prefix:
+        stripped = pa.allocate_buffer(8 * n)
+        rows.whole = rows.spans
+        rows.spans = rows.stripped = <int32_t*> address(stripped)
+        rows.prefix = prefix
+        rows.prefix_size = <int32_t> len(prefix)
     rows.fields = len(kinds)
     rows.fixed = bitset_bytes(rows.fields) + 8 * rows.fields
     rows.all_fixed = not kinds.strip(FIXED_KINDS)
@@ -154,6 +240,10 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path):
                 break
             good = True
         if not good:
+            if rows.reason == PREFIX:
+                raise prefix_error(
+                    rows.data, rows.whole[2 * rows.bad_row], rows.whole[2 * rows.bad_row + 1], prefix
+                )
             raise failure(&rows, paths, path)
         fields = [(columns[i].null_count, validity, values) for i, (validity, values) in enumerate(buffers)]
     finally:

@@ -106,7 +106,7 @@ cdef class Merge:
         cdef int64_t i
         overlay.sort()
         self.overlay = overlay
-        record = <Record*> overlay.records.data
+        record = overlay.first
         self.cursors[0].record = record
         self.cursors[0].records_end = record + overlay.count
         for i in range(overlay.count):

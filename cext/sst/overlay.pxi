@@ -3,7 +3,7 @@
 cdef struct Record:
     uint64_t head               # eight bytes of the key, while they are sorted
     uint64_t sequence
-    const uint8_t* key          # until they are sorted: the offset in the bytes
+    const uint8_t* key          # the value lies behind it
     int32_t key_size, value_size
     int32_t kind
 
@@ -20,17 +20,16 @@ cdef inline int32_t kind_of(const uint8_t* kinds, int64_t i, int32_t value_size)
 cdef class Overlay:
     """Records of changelogs in memory. The changelogs are added from the oldest to the newest."""
 
-    cdef GrowableBuffer bytes, records
-    cdef int64_t size, count
-    cdef uint64_t next_sequence
-    cdef bint sorted, busy
+    cdef list kept              # the bytes
+    cdef list parts             # until they are sorted: records, in the order in which they came
+    cdef object records         # once they are sorted
+    cdef Record* first          # of these
+    cdef int64_t count
+    cdef bint busy
 
     def __cinit__(self):
-        self.next_sequence = FIRST_SEQUENCE
-
-    def __dealloc__(self):
-        buffer_free(&self.bytes)
-        buffer_free(&self.records)
+        self.kept = []
+        self.parts = []
 
     def __len__(self):
         return self.count
@@ -52,7 +51,8 @@ cdef class Overlay:
         cdef const uint8_t[::1] types
         cdef const uint8_t* type_of = NULL
         cdef int64_t count = k.shape[0] // 2
-        cdef bint fits
+        cdef int64_t room
+        cdef const uint8_t* bytes_ = &data[0] if data.shape[0] else NULL
         if v.shape[0] != k.shape[0] or k.shape[0] % 2:
             raise ValueError(f"{k.shape[0]} and {v.shape[0]} numbers are no spans of the same records")
         if count == 0:
@@ -64,82 +64,88 @@ cdef class Overlay:
             type_of = &types[0]
         begin(&self.busy)
         try:
-            if self.sorted:
+            if self.records is not None:
                 raise ValueError("the overlay was merged already")
             with nogil:
-                fits = self.append(&data[0] if data.shape[0] else NULL, data.shape[0], &k[0], &v[0], type_of, count)
-            if not fits:
+                room = room_of(&k[0], &v[0], type_of, count, data.shape[0])
+            if room < 0:
                 raise ValueError("a span or a kind of a record makes no sense")
+            self.append(bytes_, &k[0], &v[0], type_of, count, room)
         finally:
             self.busy = False
 
-    cdef bint append(
-        self, const uint8_t* data, int64_t size, const int32_t* keys, const int32_t* values, const uint8_t* kinds,
-        int64_t count
-    ) except -1 nogil:
-        cdef int64_t i, room = 0, at = self.size
-        cdef Record* record
-        cdef int32_t kind, value_size
-        for i in range(count):
-            value_size = values[2 * i + 1] if values[2 * i + 1] > 0 else 0
-            kind = kind_of(kinds, i, values[2 * i + 1])
-            if (
-                keys[2 * i] < 0 or keys[2 * i + 1] < 0 or <int64_t> keys[2 * i] + keys[2 * i + 1] > size
-                or (value_size and (values[2 * i] < 0 or <int64_t> values[2 * i] + value_size > size))
-                or kind not in (DELETION, VALUE, MERGE, SINGLE_DELETION, RANGE_DELETION)
-            ):
-                return False
-            room += <int64_t> keys[2 * i + 1] + value_size
-        if (
-            not buffer_need(&self.bytes, at + room + 1)
-            or not buffer_need(&self.records, (self.count + count) * sizeof(Record))
-        ):
-            with gil:
-                raise MemoryError
-        record = <Record*> self.records.data + self.count
-        for i in range(count):
-            value_size = values[2 * i + 1] if values[2 * i + 1] > 0 else 0
-            record.kind = kind_of(kinds, i, values[2 * i + 1])
-            record.sequence = self.next_sequence + i
-            record.key = <const uint8_t*> <uintptr_t> at
-            record.key_size = keys[2 * i + 1]
-            record.value_size = value_size
-            copy_bytes(self.bytes.data + at, data + keys[2 * i], keys[2 * i + 1])
-            at += keys[2 * i + 1]
-            if value_size:
-                copy_bytes(self.bytes.data + at, data + values[2 * i], value_size)
-                at += value_size
-            record += 1
-        self.size = at
+    cdef int append(
+        self, const uint8_t* data, const int32_t* keys, const int32_t* values, const uint8_t* kinds, int64_t count,
+        int64_t room
+    ) except -1:
+        # Arrow keeps the memory of one overlay for the next one, and nothing that is here moves.
+        kept = pa.allocate_buffer(room + 1)
+        records = pa.allocate_buffer(count * sizeof(Record))
+        cdef uint8_t* out = <uint8_t*> <uintptr_t> kept.address
+        cdef Record* record = <Record*> <uintptr_t> records.address
+        cdef int64_t i
+        cdef int32_t value_size
+        with nogil:
+            for i in range(count):
+                value_size = values[2 * i + 1] if values[2 * i + 1] > 0 else 0
+                record.kind = kind_of(kinds, i, values[2 * i + 1])
+                record.sequence = FIRST_SEQUENCE + self.count + i
+                record.key = out
+                record.key_size = keys[2 * i + 1]
+                record.value_size = value_size
+                copy_bytes(out, data + keys[2 * i], keys[2 * i + 1])
+                out += keys[2 * i + 1]
+                if value_size:
+                    copy_bytes(out, data + values[2 * i], value_size)
+                    out += value_size
+                record += 1
+        self.kept.append(kept)
+        self.parts.append(records)
         self.count += count
-        self.next_sequence += count
-        return True
+        return 0
 
     cdef int sort(self) except -1:
         """Sorts the records, once. Nothing is added afterwards."""
-        cdef GrowableBuffer spare
-        cdef Record* records = <Record*> self.records.data
-        cdef int64_t i
-        memset(&spare, 0, sizeof(spare))
+        cdef const Record* part
+        cdef Record* record
+        cdef int64_t i, count
         begin(&self.busy)
         try:
-            if self.sorted:
+            if self.records is not None:
                 return 0
-            if not buffer_need(&spare, self.count * sizeof(Record) + 1):
-                raise MemoryError
+            records = pa.allocate_buffer(self.count * sizeof(Record))
+            spare = pa.allocate_buffer(self.count * sizeof(Record))
+            self.first = record = <Record*> <uintptr_t> records.address
+            for buffer in reversed(self.parts):
+                part = <const Record*> <uintptr_t> buffer.address
+                count = buffer.size // sizeof(Record)
+                with nogil:
+                    for i in range(count - 1, -1, -1):
+                        record[0] = part[i]
+                        record += 1
+            record = <Record*> <uintptr_t> spare.address
             with nogil:
-                for i in range(self.count):
-                    records[i].key = self.bytes.data + <uintptr_t> records[i].key
-                reverse_records(records, self.count)
-                sort_records(records, <Record*> spare.data, self.count, 0)
-            self.sorted = True
+                sort_records(self.first, record, self.count, 0)
+            self.records = records
+            self.parts.clear()
         finally:
             self.busy = False
-            buffer_free(&spare)
         return 0
 
 
-cdef void reverse_records(Record* records, int64_t count) noexcept nogil:
-    cdef int64_t i
-    for i in range(count // 2):
-        records[i], records[count - 1 - i] = records[count - 1 - i], records[i]
+cdef int64_t room_of(
+    const int32_t* keys, const int32_t* values, const uint8_t* kinds, int64_t count, int64_t size
+) noexcept nogil:
+    """The bytes of the keys and values together; -1: a span or a kind makes no sense."""
+    cdef int64_t i, room = 0
+    cdef int32_t value_size
+    for i in range(count):
+        value_size = values[2 * i + 1] if values[2 * i + 1] > 0 else 0
+        if (
+            keys[2 * i] < 0 or keys[2 * i + 1] < 0 or <int64_t> keys[2 * i] + keys[2 * i + 1] > size
+            or (value_size and (values[2 * i] < 0 or <int64_t> values[2 * i] + value_size > size))
+            or kind_of(kinds, i, values[2 * i + 1]) not in (DELETION, VALUE, MERGE, SINGLE_DELETION, RANGE_DELETION)
+        ):
+            return -1
+        room += <int64_t> keys[2 * i + 1] + value_size
+    return room

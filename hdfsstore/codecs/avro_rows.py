@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hdfsstore._cext.rocksdb_rows import strip
 from hdfsstore.codecs import types as t
 from hdfsstore.codecs.arrow_types import to_arrow_type
 from hdfsstore.errors import CorruptFileError, SchemaMismatchError, StateStoreError, UnsupportedTypeError
@@ -72,15 +73,18 @@ class AvroRows:
             number: module.parse_schema(_record(type_, "row")) for number, type_ in older.items() if number != schema_id
         }
 
-    def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
+    def decode(self, data: pa.Buffer, spans: pa.Buffer, prefix: bytes = b"") -> pa.StructArray:
         """Rows to Arrow.
 
         Args:
             spans: one (offset, size) pair of int32 for each row, which lies in the data; size -1 is a null row.
+            prefix: the bytes in front of each row, which are part of its span.
 
         Raises:
             CorruptFileError, SchemaMismatchError: a row does not fit its schema; `offset` counts in the data.
         """
+        if prefix:
+            spans = strip(data, spans, prefix)
         pairs = pa.Array.from_buffers(pa.int32(), spans.size // 4, [None, spans]).to_pylist()
         view = memoryview(data)
         rows = [

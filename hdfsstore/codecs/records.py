@@ -156,7 +156,7 @@ def read_chunks(
         typed=start.typed,
     )
     # There is room for whole blocks beside the rest of the last chunk, so no block is decoded elsewhere and copied.
-    chunk = memoryview(bytearray(CHUNK_BYTES + CHUNK_BYTES // 256))
+    chunk = _room(CHUNK_BYTES + CHUNK_BYTES // 256)
     filled = len(start.rest)
     chunk[:filled] = start.rest
     while True:
@@ -184,13 +184,18 @@ def read_chunks(
                     position,
                     "The file is damaged, or the record is too large to be read",
                 )
-            grown = memoryview(bytearray(min(2 * len(chunk), MAX_CHUNK_BYTES)))
+            grown = _room(min(2 * len(chunk), MAX_CHUNK_BYTES))
             grown[:filled] = chunk
             chunk = grown
         elif consumed:
             chunk[: filled - consumed] = chunk[consumed:filled]
             filled -= consumed
             position += consumed
+
+
+def _room(size: int) -> memoryview:
+    """Bytes that are undefined: only those that are read take memory, and Arrow keeps them for the next file."""
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _parse(parser: RecordParser, chunk: memoryview, filled: int, path: str, position: int) -> int:

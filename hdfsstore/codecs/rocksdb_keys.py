@@ -50,8 +50,8 @@ class Rows(Protocol):
 
     arrow_type: Any
 
-    def decode(self, data: pa.Buffer, spans: pa.Buffer, /) -> pa.StructArray:
-        """Rows as structs; `spans` are their (offset, size) in the data."""
+    def decode(self, data: pa.Buffer, spans: pa.Buffer, prefix: bytes = b"", /) -> pa.StructArray:
+        """Rows as structs; `spans` are the (offset, size) in the data of each prefix with its row."""
 
     def encode(self, rows: pa.StructArray, /) -> BinaryRows:
         """The bytes of rows."""
@@ -149,7 +149,7 @@ class PlainKeys:
         return narrow
 
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
-        return self._rows.decode(data, rocksdb_rows.strip(data, spans, self._start))
+        return self._rows.decode(data, spans, self._start)
 
     def encode(self, keys: pa.StructArray) -> BinaryRows:
         return joined(self._start, self._rows.encode(keys))
@@ -187,9 +187,9 @@ class PrefixKeys:
 
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
         first, rest = rocksdb_rows.split(data, rocksdb_rows.strip(data, spans, self._family))
-        columns = self._from_first(self._first.decode(data, rocksdb_rows.strip(data, first, VERSION)).flatten())
+        columns = self._from_first(self._first.decode(data, first, VERSION).flatten())
         if self._rest is not None:
-            columns += self._rest.decode(data, rocksdb_rows.strip(data, rest, VERSION)).flatten()
+            columns += self._rest.decode(data, rest, VERSION).flatten()
         by_place = dict(zip(self._order, columns, strict=True))
         return pa.StructArray.from_arrays([by_place[i] for i in range(len(by_place))], fields=self._fields)
 
@@ -265,7 +265,7 @@ class TimestampKeys:
     def decode(self, data: pa.Buffer, spans: pa.Buffer) -> pa.StructArray:
         spans = rocksdb_rows.strip(data, spans, self._family)
         values, rest = rocksdb_rows.read_timestamps(data, spans, self._at_end)
-        columns = self._rows.decode(data, rocksdb_rows.strip(data, rest, VERSION)).flatten()
+        columns = self._rows.decode(data, rest, VERSION).flatten()
         timestamps = pa.Array.from_buffers(self._fields[-1].type, values.size // 8, [None, values], 0)
         return pa.StructArray.from_arrays([*columns, timestamps], fields=self._fields)
 

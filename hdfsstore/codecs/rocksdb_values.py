@@ -78,7 +78,7 @@ class ValueCodec:
         if self._row_checksums:
             offsets, parts = rocksdb_rows.checked(data, keys, spans, self._key_start)
             spans = rocksdb_rows.only(offsets, parts)
-        return self._rows.decode(data, rocksdb_rows.strip(data, spans, VERSION))
+        return self._rows.decode(data, spans, VERSION)
 
     def _decode_lists(self, data: pa.Buffer, keys: pa.Buffer, spans: pa.Buffer) -> pa.ListArray:
         count, validity = spans.size // 8, unsafe_values.validity_of(spans, -1)
@@ -89,7 +89,7 @@ class ValueCodec:
         if commas and closed:
             log.warning("elements of lists are joined with commas and without: another tool has compacted the store")
         offsets = inner if offsets is None else _int32(inner).take(_int32(offsets)).buffers()[1]
-        rows = self._rows.decode(data, rocksdb_rows.strip(data, elements, VERSION))
+        rows = self._rows.decode(data, elements, VERSION)
         return pa.Array.from_buffers(self.arrow_type, count, [validity, offsets], children=[rows])
 
 

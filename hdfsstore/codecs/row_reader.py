@@ -14,11 +14,16 @@ from hdfsstore.codecs.row_plan import Node
 from hdfsstore.errors import SchemaMismatchError
 
 
-def read_struct(node: Node, data: pa.Buffer, spans: pa.Buffer, needed: Collection[int] | None = None) -> pa.StructArray:
-    """Structs; fields that are not needed are null in them. `needed` are their places, None = all."""
+def read_struct(
+    node: Node, data: pa.Buffer, spans: pa.Buffer, needed: Collection[int] | None = None, prefix: bytes = b""
+) -> pa.StructArray:
+    """Structs; fields that are not needed are null in them. `needed` are their places, None = all.
+
+    Each span begins with the prefix.
+    """
     count = spans.size // 8
     null_count, validity, fields = unsafe_row.read_fields(
-        data, spans, node.kinds, node.all_digits, node.paths, node.path
+        data, spans, node.kinds, node.all_digits, node.paths, node.path, prefix
     )
     children = [
         _read_field(c, data, count, *f) if needed is None or i in needed else pa.nulls(count, c.arrow)

@@ -31,22 +31,23 @@ class RowCodec:
         narrow._needed = frozenset(fields)
         return narrow
 
-    def decode(self, data: Any, spans: pa.Buffer) -> pa.StructArray:
+    def decode(self, data: Any, spans: pa.Buffer, prefix: bytes = b"") -> pa.StructArray:
         """Rows to Arrow.
 
         Args:
             data: a C-contiguous bytes-like object of less than 2 GiB that contains the rows.
             spans: one (offset, size) pair of native int32 for each row; size -1 is a null row.
+            prefix: the bytes in front of each row, which are part of its span.
 
         Neither Spark nor this function checks that strings are valid UTF-8.
 
         Errors: SchemaMismatchError if a row does not fit the schema; its `offset` is that of the row, or of the
-        nested value, in `data`.
+        nested value, in `data`. CorruptFileError, UnsupportedVersionError if a row has another prefix.
         """
         buffer = pa.py_buffer(data)
         if spans.address % 4:
             spans = pa.py_buffer(spans.to_pybytes())
-        return read_struct(self._root, buffer, spans, self._needed)
+        return read_struct(self._root, buffer, spans, self._needed, prefix)
 
     def encode(self, rows: pa.StructArray) -> pa.BinaryArray | pa.LargeBinaryArray:
         """Arrow to rows, byte for byte as Spark 4.3's UnsafeProjection writes them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 from hdfsstore._cext import rocksdb_rows
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs import types as t
-from hdfsstore.codecs.rocksdb_keys import KeyCodec, family_prefix, key_codec
+from hdfsstore.codecs.rocksdb_keys import VERSION, KeyCodec, family_prefix, key_codec
 from hdfsstore.codecs.rocksdb_values import ValueCodec
 from hdfsstore.codecs.unsafe_row import RowCodec
-from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedTypeError, UnsupportedVersionError
+from hdfsstore.errors import (
+    CorruptFileError,
+    SchemaMismatchError,
+    StateStoreError,
+    UnsupportedTypeError,
+    UnsupportedVersionError,
+)
 from tests.support.row_strategies import tables
 from tests.support.rows import same
 
@@ -253,6 +259,59 @@ def test_wrong_checksums() -> None:
 def test_the_keys_of_a_family_among_others() -> None:
     data, spans = spread([b"\1\0a", b"\2\0b", b"\1", b"\1\0", b""])
     assert struct.unpack("2q", rocksdb_rows.begin_with(data, spans, family_prefix(1))) == (0, 3)
+
+
+def outcome(codec: RowCodec, data: pa.Buffer, spans: pa.Buffer, prefix: bytes, *, at_once: bool) -> Any:
+    """The rows, or what is said of the one that does not fit."""
+    try:
+        if at_once:
+            return codec.decode(data, spans, prefix).to_pylist()
+        return codec.decode(data, rocksdb_rows.strip(data, spans, prefix)).to_pylist()
+    except StateStoreError as error:
+        return type(error), error.message, error.offset
+
+
+@pytest.mark.parametrize("at", [0, 511, 512, 1299])
+@pytest.mark.parametrize("prefix", [VERSION, FAMILY + VERSION, b"longer than a word" + VERSION])
+@pytest.mark.parametrize("schema", [KEY, VALUE], ids=["variable", "fixed"])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda row, start: row[: start - 1] + b"\1" + row[start:], UnsupportedVersionError),
+        (lambda row, start: row[: start - 1], CorruptFileError),
+        (lambda row, start: row[: start + 8], SchemaMismatchError),
+        (lambda row, start: row[:start] + b"\x80" + row[start + 1 :], SchemaMismatchError),
+        (lambda *_: None, None),
+    ],
+    ids=["version", "empty", "cut", "null bits", "null"],
+)
+def test_one_row_of_many_is_not_like_the_others(
+    at: int,
+    prefix: bytes,
+    schema: t.StructType,
+    change: Callable[[bytes, int], bytes | None],
+    error: type[StateStoreError] | None,
+) -> None:
+    """Many rows are checked together; what is wrong with one of them is found all the same."""
+    codec = RowCodec(schema)
+    values = [(f"word {i}", i)[-len(schema.fields) :] for i in range(1300)]
+    rows: list[bytes | None] = [prefix + row for row in codec.encode(structs(schema, values)).to_pylist()]
+    rows[at] = change(rows[at] or b"", len(prefix))
+    data, spans = spread(rows)
+    found = outcome(codec, data, spans, prefix, at_once=True)
+    assert found == outcome(codec, data, spans, prefix, at_once=False)
+    if error is None:
+        assert [row and row["number"] for row in found] == [None if i == at else i for i in range(1300)]
+    else:
+        assert found[0] is error
+
+
+@pytest.mark.parametrize("span", [(-1, 25), (-(1 << 31), 25), (1, (1 << 31) - 1), ((1 << 31) - 1, 25), (10, 25)])
+def test_one_span_of_many_is_outside_of_the_data(span: tuple[int, int]) -> None:
+    row = VERSION + RowCodec(VALUE).encode(structs(VALUE, [(5,)]))[0].as_py()
+    spans = pa.py_buffer(struct.pack("2i", 0, len(row)) * 600 + struct.pack("2i", *span))
+    with pytest.raises(SchemaMismatchError, match="outside"):
+        RowCodec(VALUE).decode(pa.py_buffer(row), spans, VERSION)
 
 
 def test_spans_outside_of_the_data() -> None:
