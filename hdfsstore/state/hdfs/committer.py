@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from hdfsstore._cext.versioned_map import Layer, Merger
+from hdfsstore.codecs.records import FileKind
 from hdfsstore.state.base.committer import Committer
 from hdfsstore.state.hdfs.cached_versions import HdfsVersion, HdfsVersions, LayerTree
 from hdfsstore.state.hdfs.commit_images import CommitImages
 from hdfsstore.state.hdfs.snapshots import merged
 from hdfsstore.state.indexes import Indexes
+from hdfsstore.state.local.store_deltas import Collected, StoreDeltas
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import VersionId
 from hdfsstore.state.versions.reader import VersionReader
@@ -23,6 +26,7 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
     Args:
         indexes: of the images.
         commit_images: makes an image of a version at once if it is overdue; None: the next store that opens it does.
+        local_deltas: where deltas are kept for other processes of this host.
     """
 
     def __init__(
@@ -33,14 +37,25 @@ class HdfsCommitter(Committer[HdfsVersion, Layer]):
         indexes: Indexes,
         counts: Counter[str],
         commit_images: CommitImages | None = None,
+        local_deltas: StoreDeltas | None = None,
     ) -> None:
         super().__init__(reader, checkpoint_format_version, versions.lineages, counts)
         self._versions = versions
         self._indexes = indexes
         self._commit_images = commit_images
+        self._local_deltas = local_deltas
 
     def _records(self, updates: Layer) -> list[pa.Buffer]:
         return [updates.records]
+
+    def _publish_as_is(self, version_id: VersionId, kind: FileKind, pieces: Iterable[bytes]) -> FileDigest | None:
+        if self._local_deltas is None or kind != "delta" or version_id[1] is None:
+            return super()._publish_as_is(version_id, kind, pieces)
+        collected = Collected(pieces)
+        digest = super()._publish_as_is(version_id, kind, collected)
+        if collected.pieces is not None:
+            self._local_deltas.keep(version_id, collected.pieces)
+        return digest
 
     def _cache(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hdfsstore._cext.versioned_map import Image, ImageBuilder, Layer, LayerBuilder
+from hdfsstore.codecs.block_streams import Raw
 from hdfsstore.codecs.compression import Reader
 from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, Start, read_chunks
@@ -14,6 +16,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
+from hdfsstore.state.local.store_deltas import StoreDeltas
 from hdfsstore.state.versions.chain import VersionFiles, read_version
 from hdfsstore.state.versions.digest import FileDigest
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
@@ -58,11 +61,20 @@ class StoreReader(VersionReader):
 
     Args:
         indexes: of the images.
+        local_deltas: read in place of the checkpoint's, where this host has them.
     """
 
-    def __init__(self, fs: FileManager, folder: str, file_format: RecordFormat, indexes: Indexes | None = None) -> None:
+    def __init__(
+        self,
+        fs: FileManager,
+        folder: str,
+        file_format: RecordFormat,
+        indexes: Indexes | None = None,
+        local_deltas: StoreDeltas | None = None,
+    ) -> None:
         super().__init__(fs, folder, file_format)
         self._indexes = indexes or no_indexes()
+        self._local_deltas = local_deltas
 
     def empty(self) -> Image:
         """The image of version 0."""
@@ -85,20 +97,15 @@ class StoreReader(VersionReader):
 
     def delta(self, version_id: VersionId) -> Delta:
         """Reads one delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
-        path = self.path(version_id, "delta")
-        lineage: tuple[VersionId, ...] = ()
-
-        def header(reader: Reader) -> Start:
-            nonlocal lineage
-            items, start = read_header(reader, path, version_id[0])
-            lineage = tuple(items)
-            return start
-
         with_id = version_id[1] is not None
+        content = self._local_deltas.content(version_id) if with_id and self._local_deltas else None
+        if content is not None:
+            return self._parsed(io.BytesIO(content), version_id)
         # Files with ids are only ours, and have no checksum files.
-        with self.digested(open_input(self.fs, path, () if with_id else None), version_id, "delta") as source:
-            layer = self._layer(read_chunks(source, self.format, "delta", path, header if with_id else None))
-            return Delta(version_id, layer, lineage, source.finish())
+        source = open_input(self.fs, self.path(version_id, "delta"), () if with_id else None)
+        with self.digested(source, version_id, "delta") as digested:
+            delta = self._parsed(digested, version_id)
+            return replace(delta, digest=digested.finish())
 
     def deltas(self, version_ids: Iterable[VersionId]) -> list[Delta]:
         """Reads several deltas, as `delta` does."""
@@ -135,6 +142,20 @@ class StoreReader(VersionReader):
         with self.digested(files.open(version_id, "delta"), version_id, "delta") as source:
             layer = self._layer(files.chunks(source, version_id, "delta"))
             return Delta(version_id, layer, lineage, source.finish())
+
+    def _parsed(self, source: Raw, version_id: VersionId) -> Delta:
+        path = self.path(version_id, "delta")
+        lineage: tuple[VersionId, ...] = ()
+
+        def header(reader: Reader) -> Start:
+            nonlocal lineage
+            items, start = read_header(reader, path, version_id[0])
+            lineage = tuple(items)
+            return start
+
+        chunks = read_chunks(source, self.format, "delta", path, None if version_id[1] is None else header)
+        layer = self._layer(chunks)
+        return Delta(version_id, layer, lineage, None)
 
     def _image(self, chunks: Iterable[RecordChunk]) -> Image:
         builder = ImageBuilder(row_checksums=self.format.row_checksums, **self._indexes)

@@ -13,6 +13,7 @@ from functools import partial
 from hdfsstore._cext.versioned_map import Layer
 from hdfsstore.codecs.records import RecordFormat
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import place_of
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.request_metrics import counted_in
@@ -28,6 +29,7 @@ from hdfsstore.state.hdfs.store import HdfsReadStateStore, HdfsStateStore
 from hdfsstore.state.hdfs.version_images import VersionImages
 from hdfsstore.state.indexes import indexes_of
 from hdfsstore.state.local.image_cache import ImageCache
+from hdfsstore.state.local.store_deltas import StoreDeltas
 from hdfsstore.state.maintenance.provider_run import MaintenanceRun
 from hdfsstore.state.maintenance.retention import Retention
 from hdfsstore.state.metrics import MaintenanceMetrics
@@ -42,7 +44,8 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
 
     Args:
         shared_across_workers: whether other processes of the host may open the store next. A load from the checkpoint
-            then keeps the snapshot as a local image at once, and so does a commit that changes much.
+            then keeps the snapshot as a local image at once, and so does a commit that changes much. A commit to a
+            remote filesystem keeps its delta on the local disk.
 
     Attributes:
         versions: those in memory.
@@ -76,11 +79,14 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
         file_format = RecordFormat(conf.compression_codec, conf.row_checksum_enabled, declared)
         folder = f"{root}/{store_id.relative_folder}"
         indexes = indexes_of(schema)
-        reader = StoreReader(fs, folder, file_format, indexes)
         cache = ImageCache(conf.local_dir, conf.local_dir_max_bytes)
         # For files: two endpoints share no image, and a new key keeps them.
-        place = store_id.at(place_of(fs, root))
-        images = VersionImages(cache.store(place, indexes), reader, partial(query_id_of, fs, root), counts)
+        local_images = cache.store(store_id.at(place_of(fs, root)), indexes)
+        # A delta on a local disk is as near as a copy of it.
+        keeps_deltas = shared_across_workers and not isinstance(fs, LocalFileManager)
+        local_deltas = StoreDeltas(local_images.folder) if keeps_deltas else None
+        reader = StoreReader(fs, folder, file_format, indexes, local_deltas)
+        images = VersionImages(local_images, reader, partial(query_id_of, fs, root), counts)
         commit_images = CommitImages(images, indexes, conf, versions.lineages, metrics)
         loader = HdfsLoader(reader, versions, images, counts, shared_across_workers=shared_across_workers)
         committer = HdfsCommitter(
@@ -90,6 +96,7 @@ class HdfsStateStoreProvider(BaseProvider[HdfsVersion, Layer, HdfsReadStateStore
             indexes,
             counts,
             commit_images if shared_across_workers else None,
+            local_deltas,
         )
         snapshots = HdfsSnapshots(reader, indexes, conf, store_id.partition_id, versions, images, loader, metrics)
         retention = Retention(fs, folder, conf.min_versions_to_retain, reader.lineage, reader.check_snapshot, metrics)

@@ -1,7 +1,8 @@
-"""Deletes images from the cache: the least recently used ones above its budget, those of ended queries, leftovers.
+"""Deletes files from the cache: the least recently used ones above its budget, those of ended queries, leftovers.
 
-Any image may be deleted at any time. A mapped file that is unlinked keeps its disk space until the last process unmaps
-it, and a missing image is built anew. Only names that the cache gives are deleted.
+Any image or delta may be deleted at any time. A mapped file that is unlinked keeps its disk space until the last
+process unmaps it. A missing image is built anew, and a missing delta is read from the checkpoint. Only names that the
+cache gives are deleted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ log = logging.getLogger("hdfsstore.state.local_eviction")
 IN_USE = "in-use.lock"
 STORE_JSON = "store.json"
 IMAGE = re.compile(r"(\d+)(?:_([0-9A-Za-z-]+))?\.image")
+DELTA = re.compile(r"(\d+)_([0-9A-Za-z-]+)\.delta")
 
 _CLEANING = "cleaning.lock"
 _STORE_FOLDER = re.compile(r"[0-9a-f]{32}")
@@ -55,7 +57,7 @@ _rooms: dict[tuple[int, int, int], _Room] = {}
 
 
 def make_room(root: int, size: int, max_bytes: int) -> None:
-    """Deletes images if another one, of `size` bytes, would exceed the budget.
+    """Deletes files if another one, of `size` bytes, would exceed the budget.
 
     A look through the folders of hundreds of stores takes longer than the write of a small image. Its result is
     therefore used for some seconds, and for a part of the room only, as other processes write, too.
@@ -71,14 +73,13 @@ def make_room(root: int, size: int, max_bytes: int) -> None:
 
 
 def evict(root: int, max_bytes: int) -> int:
-    """Deletes images until all files take at most `max_bytes`. Returns the bytes that are left.
+    """Deletes images and deltas until all files take at most `max_bytes`. Returns the bytes that are left.
 
-    Images of folders that nobody uses go first, then the least recently used ones.
+    Those of folders that nobody uses go first, then the least recently used ones.
     """
     entries = [entry for name in _store_folders(root) for entry in _entries(root, name)]
     taken = sum(entry.size for entry in entries)
-    images = sorted((entry for entry in entries if IMAGE.fullmatch(entry.name)), key=lambda e: (e.in_use, e.used_ns))
-    for entry in images:
+    for entry in sorted(filter(_may_go, entries), key=lambda e: (e.in_use, e.used_ns)):
         if taken <= max_bytes:
             break
         with _entered(root, entry.folder) as folder:
@@ -87,8 +88,12 @@ def evict(root: int, max_bytes: int) -> int:
     return taken
 
 
+def _may_go(entry: _Entry) -> bool:
+    return bool(IMAGE.fullmatch(entry.name) or DELTA.fullmatch(entry.name))
+
+
 def clean(root: int, unused_seconds: float, max_bytes: int) -> None:
-    """Deletes folders that nobody has used for so long, leftovers of killed builders, and images above `max_bytes`.
+    """Deletes folders that nobody has used for so long, leftovers of killed builders, and files above `max_bytes`.
 
     One process does it at a time, and again after a 60th of that time at the earliest. Other calls return at once.
     """
@@ -143,7 +148,7 @@ def _clean_folder(root: int, name: str, unused_seconds: float) -> None:
 
 def _delete_folder(root: int, name: str, folder: int, lock: FileLock) -> None:
     for own in names_in(folder):
-        if IMAGE.fullmatch(own) or own == STORE_JSON:
+        if IMAGE.fullmatch(own) or DELTA.fullmatch(own) or own == STORE_JSON:
             remove_file(folder, own)
     lock.remove(folder)
     try:

@@ -6,6 +6,7 @@
         store.json                   the store's id, for people
         in-use.lock                  held (shared) by every provider of the store; its time is when it last was
         <version>[_<id>].image       mode 0400; its time is that of its last use
+        <version>_<id>.delta         mode 0400 once it is whole (store_deltas.py)
         <image>.lock                 held by the image's one builder
         <image>.<32 hex digits>.tmp  being written
 
@@ -14,59 +15,42 @@ The cache is optional: if a file cannot be read, written or trusted, a warning i
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import hashlib
 import json
 import logging
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from hdfsstore._cext.versioned_map import Image
-from hdfsstore.errors import AddressSpaceError, StateStoreClosedError
+from hdfsstore.errors import AddressSpaceError
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.local.budget import budget
-from hdfsstore.state.local.eviction import IN_USE, STORE_JSON, clean, make_room, remove_leftovers
+from hdfsstore.state.local.eviction import clean, make_room, remove_leftovers
 from hdfsstore.state.local.folder import (
-    create_file,
     names_in,
-    open_folder,
-    open_root,
     remove_file,
-    root_path,
     stat_in,
-    write_all,
 )
 from hdfsstore.state.local.image_file import ImageFile, VersionId, image_name, version_of
 from hdfsstore.state.local.locks import FileLock
+from hdfsstore.state.local.store_deltas import drop_deltas
+from hdfsstore.state.local.store_folder import CacheRoot, StoreFolder
 from hdfsstore.state.maintenance.throttle import Step, no_step
 from hdfsstore.state.store_id import StateStoreId
 
 log = logging.getLogger("hdfsstore.state.local_images")
 
 _UNUSED_SECONDS = 3600.0
-# Seconds for which a provider waits for another process that deletes the folder.
-_CLEANER_SECONDS = 2.0
-# A folder that vanishes at once is made again at most this often.
-_ATTEMPTS = 10
 
 
-class ImageCache:
+class ImageCache(CacheRoot):
     """The images of all stores below one folder.
 
     Args:
         local_dir: the folder, for this user only (mode 0700; made if it is missing); None: one of its own.
         max_bytes: of all images in it together; with 0 there is no folder.
     """
-
-    _warned: ClassVar[set[str]] = set()
-
-    def __init__(self, local_dir: str | None, max_bytes: int) -> None:
-        self._local_dir = local_dir
-        self.max_bytes = max_bytes
 
     def store(self, store_id: StateStoreId, indexes: Indexes | None = None) -> StoreImages:
         """The images of one store. They count as used until it is closed.
@@ -76,7 +60,7 @@ class ImageCache:
                 it is written into the files here.
             indexes: of the images; an image without them is not used.
         """
-        return StoreImages(self, store_id, indexes or no_indexes())
+        return StoreImages(StoreFolder(self, store_id), indexes or no_indexes())
 
     def clean(self, unused_seconds: float = _UNUSED_SECONDS) -> None:
         """Deletes images of stores that nobody has used for so long, leftovers, and images above the budget.
@@ -89,45 +73,13 @@ class ImageCache:
         except OSError as error:
             self.warn(error)
 
-    @contextmanager
-    def opened(self) -> Iterator[tuple[str, int]]:
-        """The folder's path and file descriptor. OSError: the folder cannot be used or trusted."""
-        if self.max_bytes == 0:
-            raise OSError(errno.EDQUOT, "it may take 0 bytes", self._local_dir)
-        path = root_path(self._local_dir)
-        with open_root(path) as root:
-            yield path, root
-
-    def warn(self, error: OSError) -> None:
-        """Logs that there is no cache, as a warning once for each reason in a process; not if max_bytes is 0."""
-        if self.max_bytes == 0:
-            return
-        where = self._local_dir or "the system's folder for temporary files"
-        reason = f"{where}: {error.strerror}"
-        level = logging.INFO if reason in self._warned else logging.WARNING
-        self._warned.add(reason)
-        log.log(
-            level,
-            "%s: no local image is kept there, and stores are loaded from the checkpoint: %s. "
-            "Give a local_dir with space, of this user, mode 0700, or that is yet to be made",
-            where,
-            error,
-        )
-
 
 class StoreImages:
     """The images of one store, by version and unique id. Threads and forked children may share it."""
 
-    def __init__(self, cache: ImageCache, store_id: StateStoreId, indexes: Indexes) -> None:
-        self._cache = cache
-        self._id: dict[str, Any] = {
-            field.name: getattr(store_id, field.name) for field in dataclasses.fields(store_id) if field.compare
-        }
+    def __init__(self, folder: StoreFolder, indexes: Indexes) -> None:
+        self.folder = folder
         self._indexes = indexes
-        self._name = hashlib.sha256(json.dumps(self._id, sort_keys=True).encode()).hexdigest()[:32]
-        self._path = self._name
-        self._in_use: FileLock | None = None
-        self._closed = False
         self.names()  # from now on in use
 
     def newest(self, candidates: Iterable[VersionId]) -> tuple[Image, dict[str, Any], VersionId] | None:
@@ -140,7 +92,7 @@ class StoreImages:
             AddressSpaceError: this process may not map it. It could not load all of it into its memory either.
         """
         try:
-            with self._entered() as (_, folder):
+            with self.folder.entered() as (_, folder):
                 there = set(names_in(folder))
                 for version_id in sorted(candidates, key=lambda candidate: candidate[0], reverse=True):
                     name = image_name(version_id)
@@ -148,17 +100,17 @@ class StoreImages:
                     if found is not None:
                         return (*found, version_id)
         except OSError as error:
-            self._cache.warn(error)
+            self.folder.cache.warn(error)
         return None
 
     def names(self) -> list[VersionId]:
         """The versions that have an image, oldest first. The image may be damaged."""
         try:
-            with self._entered() as (_, folder):
+            with self.folder.entered() as (_, folder):
                 versions = [version for version in map(version_of, names_in(folder)) if version is not None]
                 return sorted(versions, key=lambda version: (version[0], version[1] or ""))
         except OSError as error:
-            self._cache.warn(error)
+            self.folder.cache.warn(error)
             return []
 
     def write(
@@ -182,7 +134,7 @@ class StoreImages:
             else still writes it, or if it cannot be written.
         """
         try:
-            with self._entered() as (root, folder):
+            with self.folder.entered() as (root, folder):
                 file = self._file((version, checkpoint_unique_id))
                 builder = FileLock.alone(folder, f"{file.name}.lock", wait_seconds)
                 if builder is None:
@@ -196,37 +148,36 @@ class StoreImages:
             log.warning("%s: the image stays in the memory of this process alone", error)
             return None
         except OSError as error:
-            self._cache.warn(error)
+            self.folder.cache.warn(error)
             return None
 
     def drop(self, version: int, checkpoint_unique_id: str | None) -> None:
         """Deletes an image, which may be damaged. Processes that have mapped it keep it."""
         try:
-            with self._entered() as (_, folder):
+            with self.folder.entered() as (_, folder):
                 remove_file(folder, image_name((version, checkpoint_unique_id)))
         except OSError as error:
-            self._cache.warn(error)
+            self.folder.cache.warn(error)
 
     def drop_others(
         self, version: int, checkpoint_unique_id: str | None, kept: int, first: VersionId | None = None
     ) -> None:
-        """Deletes all images but this one and the `kept` most recently used ones. Mapped ones stay mapped.
+        """Deletes all images but this one and the `kept` most recently used ones, and the deltas up to the oldest.
+
+        Mapped images stay mapped.
 
         Args:
             first: the version whose image is kept instead of more recently used ones.
         """
         try:
-            with self._entered() as (_, folder):
+            with self.folder.entered() as (_, folder):
                 _drop_others(folder, image_name((version, checkpoint_unique_id)), kept, first and image_name(first))
         except OSError as error:
-            self._cache.warn(error)
+            self.folder.cache.warn(error)
 
     def close(self) -> None:
         """Ends the use: the images may then be deleted as those of an ended query. Mapped ones stay mapped."""
-        self._closed = True
-        lock, self._in_use = self._in_use, None
-        if lock is not None:
-            lock.close()
+        self.folder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +188,7 @@ class StoreImages:
         self.close()
 
     def _file(self, version_id: VersionId) -> ImageFile:
-        return ImageFile(self._path, self._id, version_id, self._indexes)
+        return ImageFile(self.folder.path, self.folder.store_id, version_id, self._indexes)
 
     def _built(
         self, root: int, folder: int, file: ImageFile, image: Image, metadata: dict[str, Any], step: Step
@@ -248,7 +199,7 @@ class StoreImages:
             step()
             parts = file.parts(image, metadata, step)
             size = sum(part.size for part in parts)
-            most = budget(root, self._cache.max_bytes)
+            most = budget(root, self.folder.cache.max_bytes)
             if size > most:
                 log.info("%s: with %d bytes larger than the cache may be", file.path, size)
                 return None
@@ -264,55 +215,16 @@ class StoreImages:
             found = file.open(folder)
         return found[0] if found is not None else None
 
-    @contextmanager
-    def _entered(self) -> Iterator[tuple[int, int]]:
-        """The cache's folder and the store's as file descriptors. The store's is in use from then on."""
-        if self._closed:
-            raise StateStoreClosedError("the store's images were closed", self._path)
-        with ExitStack() as stack:
-            for last in (*[False] * _ATTEMPTS, True):
-                try:
-                    path, root = stack.enter_context(self._cache.opened())
-                    folder = stack.enter_context(open_folder(root, self._name, make=True))
-                    self._path = f"{path}/{self._name}"
-                    self._use(folder)
-                    break
-                except FileNotFoundError:  # deleted since it was opened
-                    if last:
-                        raise
-            yield root, folder
-
-    def _use(self, folder: int) -> None:
-        """Takes the folder's lock.
-
-        Raises:
-            FileNotFoundError: the folder was deleted since it was opened.
-            BlockingIOError: another process still deletes it.
-        """
-        if self._in_use is not None and self._in_use.is_in(folder):
-            return
-        lock = FileLock.shared(folder, IN_USE, _CLEANER_SECONDS)
-        if lock is None:
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process still deletes the store's images")
-        lock.touch()
-        self._in_use = lock
-        if stat_in(folder, STORE_JSON) is None:
-            self._describe(folder)
-
-    def _describe(self, folder: int) -> None:
-        try:
-            file = create_file(folder, STORE_JSON)
-        except FileExistsError:  # another process was faster
-            return
-        try:
-            write_all(file, memoryview(json.dumps(self._id, indent=1).encode()))
-        finally:
-            os.close(file)
-
 
 def _drop_others(folder: int, name: str, kept: int, first: str | None = None) -> None:
-    """Deletes all images in a store's folder but that one and `kept` others: `first`, and those used last."""
-    others = {other for other in names_in(folder) if version_of(other) is not None and other != name}
-    used = {other: info.st_mtime_ns for other in others if (info := stat_in(folder, other)) is not None}
+    """Deletes all images in a store's folder but that one and `kept` others: `first`, and those used last.
+
+    Nobody reads the deltas up to the oldest image that is left.
+    """
+    names = names_in(folder)
+    images = {own: version for own in names if (version := version_of(own)) is not None}
+    used = {own: info.st_mtime_ns for own in images if own != name and (info := stat_in(folder, own)) is not None}
     for other in sorted(used, key=lambda other: (other == first, used[other]), reverse=True)[kept:]:
         remove_file(folder, other)
+        del images[other]
+    drop_deltas(folder, names, min((number for number, _ in images.values()), default=0))

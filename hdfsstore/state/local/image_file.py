@@ -30,7 +30,7 @@ if sys.platform != "win32":
 
 VersionId: TypeAlias = tuple[int, str | None]
 
-_SEALED = 0o400
+SEALED = 0o400
 # Errors for a name that is not a file of this cache: a symlink, another user's, without rights, a folder, a socket.
 _NOT_OURS = (errno.ELOOP, errno.EPERM, errno.EACCES, errno.EISDIR, errno.ENXIO)
 _REMEDY = "It is built anew"
@@ -129,7 +129,7 @@ class ImageFile:
                     for start in range(0, part.size, _PIECE):
                         write_all(file, memoryview(part)[start : start + _PIECE])
                         step()
-                os.fchmod(file, _SEALED)
+                os.fchmod(file, SEALED)
             finally:
                 os.close(file)
             os.rename(temporary, self.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -141,7 +141,7 @@ class ImageFile:
         file = open_file(folder, self.name)
         try:
             info = os.fstat(file)
-            if stat.S_IMODE(info.st_mode) != _SEALED:
+            if stat.S_IMODE(info.st_mode) != SEALED:
                 raise CorruptFileError(f"its mode is {stat.S_IMODE(info.st_mode):04o}", self.path, remedy=_REMEDY)
             if info.st_size == 0:
                 raise CorruptFileError("it is empty", self.path, remedy=_REMEDY)
