@@ -18,7 +18,7 @@ from hdfsstore.checkpoint.key_history import batches_between, parse_given, read_
 from hdfsstore.checkpoint.location import find_checkpoint
 from hdfsstore.checkpoint.notebook import html_table
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, list_operators
+from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator, OperatorFiles, operators_at
 from hdfsstore.checkpoint.query_metadata import read_query_id
 from hdfsstore.checkpoint.row_converter import Key
 from hdfsstore.checkpoint.row_shape import RowShape, Where, shaped
@@ -195,7 +195,10 @@ class Checkpoint:
     @property
     def operators(self) -> list[Operator]:
         """The stateful operators, by number, as they are at the newest committed batch."""
-        return list_operators(self._fs, self.path)
+        logged = self._logs.look()
+        at = max(logged.done, default=None)
+        found = operators_at(self._fs, self.path, at, nearest_conf(self._logs, logged, at))
+        return [self._with_rows(operator, at) for operator in found]
 
     def operator(self, operator_id: int = 0, batch_id: int | None = None) -> Operator:
         """One operator, with the metadata and partitions it has at a batch (the newest committed one by default).
@@ -206,7 +209,7 @@ class Checkpoint:
         logged = self._logs.look()
         at = max(logged.done, default=None) if batch_id is None else batch_id
         conf = nearest_conf(self._logs, logged, at)
-        return self._states.operator(OperatorFiles(self._fs, self.path, operator_id, at), at, conf)
+        return self._with_rows(self._states.operator(OperatorFiles(self._fs, self.path, operator_id, at), at, conf), at)
 
     def read_state(
         self,
@@ -224,13 +227,14 @@ class Checkpoint:
         read_registered_timers: bool = False,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        unique_names: bool = False,
+        unique_names: bool = True,
         flatten_columns: bool = False,
         decode_values: bool = False,
     ) -> pa.Table:
         """The rows of a store at a batch: key (struct), value (struct) and partition_id (int32), in no order.
 
-        Columns, types and rows are those of Spark's `statestore` source.
+        Columns, types and rows are those of Spark's `statestore` source. Only the second of two fields of one name has
+        another name there, see `unique_names`.
 
         Args:
             operator_id, store_name: the store.
@@ -248,8 +252,8 @@ class Checkpoint:
                 the store. What is not needed is not decoded.
             where: only rows for which it is true: a condition as `hdfsstore read --where` takes it, or a
                 pyarrow.compute.Expression. If a text leaves one key, or one partition, only that is read.
-            unique_names: numbers the second of two fields of one name, `sum_2`. Columns and conditions always go by
-                these names.
+            unique_names: numbers the second of two fields of one name, `sum_2`, because polars, DuckDB and `to_pylist`
+                take no two. False: both have Spark's name. Columns and conditions always go by the unique names.
             flatten_columns: makes columns `key.user`, `value.count` of the fields of structs, with unique names.
             decode_values: gives states of hdfsstore.spark's mapWithState without a schema as JSON (string); else they
                 are msgpack's bytes. It needs msgpack, and `where` is on the JSON.
@@ -294,7 +298,7 @@ class Checkpoint:
         read_registered_timers: bool = False,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        unique_names: bool = False,
+        unique_names: bool = True,
         flatten_columns: bool = False,
         decode_values: bool = False,
     ) -> pa.RecordBatchReader:
@@ -334,7 +338,7 @@ class Checkpoint:
         state_var: str | None = None,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        unique_names: bool = False,
+        unique_names: bool = True,
         flatten_columns: bool = False,
         decode_values: bool = False,
     ) -> pa.Table:
@@ -375,7 +379,7 @@ class Checkpoint:
         read_registered_timers: bool = False,
         changes_only: bool = False,
         limit: int | None = None,
-        unique_names: bool = False,
+        unique_names: bool = True,
         flatten_columns: bool = False,
         decode_values: bool = False,
     ) -> pa.Table:
@@ -432,7 +436,7 @@ class Checkpoint:
         state_var: str | None = None,
         flatten_collections: bool = True,
         read_registered_timers: bool = False,
-        unique_names: bool = False,
+        unique_names: bool = True,
         flatten_columns: bool = False,
         decode_values: bool = False,
     ) -> pa.Table:
@@ -504,3 +508,7 @@ class Checkpoint:
         offsets = self._logs.look().offsets
         newest = self._logs.offsets.read(offsets, max(offsets.files)) if offsets.files else None
         return self._states.provider_of(newest.conf if newest else {})
+
+    def _with_rows(self, operator: Operator, batch_id: int | None) -> Operator:
+        """The operator with stores that read their rows at that batch."""
+        return operator.with_rows(lambda name: self.open_state(operator.operator_id, name, batch_id))

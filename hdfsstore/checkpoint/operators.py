@@ -10,8 +10,9 @@ A global limit declares all partitions of the query, but has only 0/.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -37,6 +38,9 @@ _NO_STORES = ("SSTs", "logs")
 
 class Store:
     """One state store of an operator: a key-value map in each partition.
+
+    polars, DuckDB, pandas and nanoarrow take it as a table: `__arrow_c_stream__` gives the rows that
+    `Checkpoint.open_state` gives, at the batch for which the operator was asked for. Each call reads them anew.
 
     Attributes:
         operator_id: the operator's number.
@@ -68,6 +72,28 @@ class Store:
         self._schema_files = metadata.schema_files if metadata else []
         self._fs = fs
         self._operator_folder = operator_folder
+        self._open_rows: Callable[[], pa.RecordBatchReader] | None = None
+
+    def with_rows(self, open_rows: Callable[[], pa.RecordBatchReader]) -> Store:
+        """The same store, whose rows somebody opens."""
+        store = copy(self)
+        store._open_rows = open_rows
+        return store
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows, by Arrow's PyCapsule interface.
+
+        Args:
+            requested_schema: the capsule of a schema of the same columns in other types; None: as they are.
+
+        Raises:
+            As Checkpoint.open_state; ValueError, TypeError: Arrow cannot cast the rows to that schema.
+        """
+        if self._open_rows is None:
+            raise StateStoreError(
+                "the rows of this store cannot be opened", self._operator_folder, remedy="Take it from a Checkpoint"
+            )
+        return self._open_rows().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return f"Store(operator_id={self.operator_id}, name={self.name!r}, num_partitions={self.num_partitions})"
@@ -194,6 +220,10 @@ class Operator:
             f"operator {self.operator_id} has no store {name!r}",
             remedy=f"Its stores are {', '.join(store.name for store in self.stores)}",
         )
+
+    def with_rows(self, open_rows: Callable[[str], pa.RecordBatchReader]) -> Operator:
+        """The same operator, whose stores have the rows that somebody opens by their names."""
+        return replace(self, stores=[store.with_rows(partial(open_rows, store.name)) for store in self.stores])
 
 
 class OperatorFiles:

@@ -153,7 +153,7 @@ class VariableConverter:
         for batch in batches:
             if not len(batch):
                 continue
-            whole = pa.concat_batches([*rest, batch])
+            (whole,) = pa.Table.from_batches([*rest, batch]).combine_chunks().to_batches()
             starts = self._starts(whole)
             last = starts[-1].as_py()
             if last:

@@ -18,7 +18,6 @@ from hdfsstore.checkpoint.packed_values import has_msgpack
 from hdfsstore.checkpoint.state_variables import has_timers, state_variables
 from hdfsstore.cli.output import numbered
 from hdfsstore.cli.progress import counted
-from hdfsstore.conditions.names import unique_names
 
 JOIN = "symmetricHashJoin"
 _AT_BATCH = re.compile(r"(\w+)_at_(\d+)")
@@ -81,7 +80,7 @@ class Tables:
         named = {name.lower() for name in self._connection.get_table_names(query)}
         found = {name: place for name in sorted(named - self._read) if (place := self._place_of(name)) is not None}
         for name in counted(found, "Reading tables", len(found)):
-            state = self._checkpoint.read_state(**found[name], decode_values=has_msgpack())
+            state = self._checkpoint.read_state(**found[name], unique_names=False, decode_values=has_msgpack())
             schema, batches = numbered(state.schema, state.to_batches())
             self._connection.register(name, pa.Table.from_batches(batches, schema))
             self._read.add(name)
@@ -110,7 +109,7 @@ class Tables:
                 with self._checkpoint.open_state(
                     **place, batch_id=self._newest(), decode_values=has_msgpack()
                 ) as state:
-                    empty = unique_names(state.schema).empty_table()
+                    empty = state.schema.empty_table()
             except StateStoreError:
                 continue  # a query that names it gets the reason
             for name in (table, *(f"{table}_at_{batch_id}" for batch_id in batches)):

@@ -47,7 +47,7 @@ class Edit:
         operator_id, store_name: the store.
         remove: a condition as `--where` has it: rows for which it is true are removed.
         rows: are put, after that: each in the place of the row with its key, or as a new one. Columns as
-            Checkpoint.read_state(unique_names=True) has them; partition_id may be missing, and does not count.
+            Checkpoint.read_state() has them; partition_id may be missing, and does not count.
         function: takes all rows as such a table, and returns the rows that are to be there instead. It is called once.
     """
 

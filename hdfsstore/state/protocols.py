@@ -85,6 +85,19 @@ class ReadStateStore(Protocol):
     def scan(self) -> Iterator[pa.RecordBatch]:
         """The same keys and values as `iterator`, as record batches with the struct columns `key` and `value`."""
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The batches of `scan` by Arrow's PyCapsule interface, for polars, DuckDB, pandas and nanoarrow.
+
+        The second of two fields of one name is numbered, `sum_2`. Each call gives the rows as they are then.
+
+        Args:
+            requested_schema: the capsule of a schema of the same columns in other types; None: as they are.
+
+        Raises:
+            SchemaMismatchError: the provider was opened without schemas.
+            ValueError, TypeError: Arrow cannot cast the rows to that schema.
+        """
+
     @property
     def metrics(self) -> Mapping[str, int | float]:
         """By Spark's names: numTotalStateRows, numUpdatedStateRows, numRemovedStateRows, memoryUsedBytes, ..."""

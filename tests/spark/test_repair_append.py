@@ -29,7 +29,7 @@ from tests.unit.repair.folders import copy_of, kinds_of_new_files, swapped
 )
 def test_spark_reads_rows_that_were_appended(name: str, spark: SparkSession, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path / "copy")
-    before = Checkpoint(root).read_state(unique_names=True)
+    before = Checkpoint(root).read_state()
     edit(root, None, Edit(rows=swapped(before)))
     ours = Checkpoint(root).read_state()
     case = Case(DATA / "spark-4.3.0" / name)
@@ -52,7 +52,7 @@ def test_spark_goes_on_from_rows_that_were_appended(
         run(query, whole)
         part = shutil.copytree(whole, tmp_path / "part")
         rewind(part, 1, sink_accepts_batches_again=True)
-        change = Edit(rows=swapped(Checkpoint(part).read_state(unique_names=True)))
+        change = Edit(rows=swapped(Checkpoint(part).read_state()))
         edit(part, new, change)
         edit(part, None, change)
         assert kinds_of_new_files(part) == {".changelog" if settings else ".delta"}

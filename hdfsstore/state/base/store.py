@@ -10,6 +10,7 @@ from typing import Generic, NoReturn, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
+from hdfsstore.conditions.names import unique_names, with_names
 from hdfsstore.errors import StateStoreClosedError
 from hdfsstore.state.maintenance.throttle import foreground
 from hdfsstore.state.placement import check_placement
@@ -140,6 +141,12 @@ class BaseReadStore(ABC, Generic[O, U]):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return batches(self._scan())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        keys, values = self._owner.keys.arrow_type, self._owner.values.arrow_type
+        schema = unique_names(pa.schema([pa.field("key", keys), pa.field("value", values)]))
+        batches = (with_names(batch, schema) for batch in self.scan())
+        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
 
     @property
     def metrics(self) -> Mapping[str, int | float]:

@@ -33,10 +33,10 @@ def places(schema: pa.Schema) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("case", KINDS)
 def test_each_field_alone(case: str) -> None:
-    whole = uniquely(checkpoint(case).read_state()).combine_chunks()
+    whole = uniquely(checkpoint(case).read_state(unique_names=False)).combine_chunks()
     for column, child in places(whole.schema):
         field = f"{column}.{child}"
-        table = checkpoint(case).read_state(columns=[field], unique_names=True)
+        table = checkpoint(case).read_state(columns=[field])
         assert table.column_names == [column]
         assert [each.name for each in table.schema.field(column).type] == [child]
         flat = checkpoint(case).open_state(columns=[field, "partition_id"], flatten_columns=True).read_all()
@@ -47,14 +47,14 @@ def test_each_field_alone(case: str) -> None:
 
 @pytest.mark.parametrize("case", KINDS)
 def test_a_condition_with_the_columns_that_it_needs(case: str) -> None:
-    whole = uniquely(checkpoint(case).read_state()).combine_chunks()
+    whole = uniquely(checkpoint(case).read_state(unique_names=False)).combine_chunks()
     for column, child in places(whole.schema):
         text = f'{column}."{child}" is not null and partition_id = 1'
         mask = parse_condition(text, whole.schema)
         expected = whole.filter(pa.chunked_array([mask(batch) for batch in whole.to_batches()]))
-        found = checkpoint(case).read_state(where=text, unique_names=True)
+        found = checkpoint(case).read_state(where=text)
         assert counted(found) == counted(expected)
-        narrow = checkpoint(case).read_state(columns=["key"], where=text, unique_names=True)
+        narrow = checkpoint(case).read_state(columns=["key"], where=text)
         assert counted(narrow) == counted(expected.select(["key"]))
         by_arrow = checkpoint(case).read_state(
             columns=["partition_id"], where=pc.field(column, child).is_valid() & (pc.field("partition_id") == 1)

@@ -23,13 +23,13 @@ def ours(read: Read, root: Any) -> pa.Table:
     checkpoint = opened(root)
     facts = read.facts
     where = facts["operator_id"], facts["store_name"]
-    schemas = {}
+    options: dict[str, Any] = {"unique_names": False}
     if not facts["join_side"] and checkpoint.operator(where[0]).store(where[1]).key_schema is None:
         # Spark 2 wrote no schema files; Spark 4.3 was given these to read the rows.
-        schemas = {f"{part}_schema": to_arrow_schema(parse_type(facts[f"{part}_schema"])) for part in ("key", "value")}
+        options |= {f"{part}_schema": to_arrow_schema(parse_type(facts[f"{part}_schema"])) for part in ("key", "value")}
     if facts["change_feed"]:
-        return checkpoint.read_changes(*facts["change_feed"], *where, **schemas)
-    return checkpoint.read_state(*where, facts["batch_id"], join_side=facts["join_side"], **schemas)
+        return checkpoint.read_changes(*facts["change_feed"], *where, **options)
+    return checkpoint.read_state(*where, facts["batch_id"], join_side=facts["join_side"], **options)
 
 
 @pytest.mark.parametrize("read", few_reads([*reads(), *rocksdb_reads()]), ids=str)

@@ -45,7 +45,7 @@ class Opened:
         self.state: OperatorState = Checkpoint(path).operator_state()
         self.store: Store = self.state.operator.stores[0]
         self.placement = placement_of(self.state, self.store)
-        self.rows: pa.Table = Checkpoint(path).read_state(unique_names=True)
+        self.rows: pa.Table = Checkpoint(path).read_state()
 
     def edit(self, **what: Any) -> StoreEdit:
         return StoreEdit(self.state, self.store, Edit(**what), self.placement.kind)
