@@ -1,7 +1,8 @@
 """Opens SST files of a checkpoint, and reads them in windows, of which one is ahead where a read is a request.
 
 window      begins at a block; its end may cut a block, with which the next window begins
-size        of a look-up it grows from 64 KiB on, so that it reads little; a whole read asks seldom
+size        of a look-up it grows from 64 KiB on, so that it reads little; a whole read asks a storage seldom, and the
+            windows of several local runs stay in the second-level cache
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FIRST = 64 << 10
-_LOCAL = 1 << 20
+_LOCAL = 256 << 10
 _REMOTE = 4 << 20
 
 
