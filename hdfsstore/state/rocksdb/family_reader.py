@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -36,31 +36,32 @@ class FamilyReader:
 
     def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
         """The same in bounded memory."""
-        prefix = self._prefix(version)
-        if prefix is None:
-            return iter(())
-        first = prefix + (keys.first or b"")
-        end = after(prefix) if keys.end is None else prefix + keys.end
-        return self._reader.stream(version, lambda chunk: convert(_stripped(chunk, prefix)), KeyRange(first, end))
+        prefix = b""
+
+        def within(families: Mapping[str, int]) -> KeyRange | None:
+            nonlocal prefix
+            if self._name not in families:
+                return None
+            prefix = family_prefix(families[self._name])
+            return KeyRange(prefix + (keys.first or b""), after(prefix) if keys.end is None else prefix + keys.end)
+
+        return self._reader.stream_within(version, within, lambda chunk: convert(_stripped(chunk, prefix)))
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """All records in the changelogs of `versions` of the family that the last of them has, as Spark reads them.
 
         A family that was removed and made again has another number.
         """
-        prefix = self._prefix(versions[-1])
-        if prefix is None:
+        number = self._reader.families(versions[-1]).get(self._name)
+        if number is None:
             return []
+        prefix = family_prefix(number)
 
         def of_family(version: int, chunk: RecordChunk) -> T | None:
             chunk = _selected(chunk, prefix)
             return convert(version, _stripped(chunk, prefix)) if len(chunk) else None
 
         return [item for item in self._reader.changes(versions, of_family) if item is not None]
-
-    def _prefix(self, version: int) -> bytes | None:
-        number = self._reader.families(version).get(self._name)
-        return None if number is None else family_prefix(number)
 
 
 def _stripped(chunk: RecordChunk, prefix: bytes) -> RecordChunk:

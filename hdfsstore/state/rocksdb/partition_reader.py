@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyarrow.fs import FileType
 
@@ -28,6 +28,9 @@ from hdfsstore.state.versions.chain import VersionFiles, older_chain
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 
 T = TypeVar("T")
+
+# The range of keys that is wanted, by the number of each column family; None: there is no such key.
+Within: TypeAlias = Callable[[Mapping[str, int]], KeyRange | None]
 
 
 class RocksDbPartitionReader(BasePartitionReader):
@@ -61,10 +64,27 @@ class RocksDbPartitionReader(BasePartitionReader):
         Each block is checked before a record comes from it. Where one is damaged, an older zip and the changelogs after
         it go on behind the last key, with a warning.
         """
+        return self.stream_within(version, lambda _families: keys, convert)
+
+    def stream_within(self, version: int, within: Within, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
+        """The same for keys in a range that depends on the column families.
+
+        Args:
+            within: is called once, with the number of each family by the newest zip that can be read. It returns None
+                where there are no such keys.
+        """
+        told: list[KeyRange | None] = []
+        last: bytes | None = None
+
+        def keys_left(families: Mapping[str, int]) -> KeyRange | None:
+            if not told:
+                told.append(within(families))
+            return told[0] if told[0] is None or last is None else KeyRange(last + b"\0", told[0].end)
+
         with ExitStack() as stack:
 
             def read(files: VersionFiles, chain: Chain) -> tuple[VersionFiles, Chain, _Chunks]:
-                chunks = _Chunks(self._merged(files, chain, keys, stack))
+                chunks = _Chunks(self._merged(files, chain, keys_left, stack))
                 try:
                     chunks.look()  # here a file that is gone is still looked for in another listing
                 except FileNotFoundError as error:
@@ -74,13 +94,12 @@ class RocksDbPartitionReader(BasePartitionReader):
                 return files, chain, chunks
 
             files, chain, chunks = self._read(version, read)
-            first = keys.first
             while True:
                 try:
                     chunk = chunks.take()
                 except CorruptFileError as error:
                     chain = older_chain(files, chain, error)
-                    chunks = _Chunks(self._merged(files, chain, KeyRange(first, keys.end), stack))
+                    chunks = _Chunks(self._merged(files, chain, keys_left, stack))
                     continue
                 except FileNotFoundError as error:
                     raise BatchNotAvailableError(
@@ -91,7 +110,7 @@ class RocksDbPartitionReader(BasePartitionReader):
                     ) from error
                 if chunk is None:
                     return
-                first = _last_key(chunk) + b"\0"
+                last = _last_key(chunk)
                 yield convert(chunk)
 
     def families(self, version: int) -> Mapping[str, int]:
@@ -130,16 +149,19 @@ class RocksDbPartitionReader(BasePartitionReader):
         except (FileNotFoundError, CorruptFileError):
             return []
 
-    def _merged(self, files: VersionFiles, chain: Chain, keys: KeyRange, stack: ExitStack) -> Iterator[RecordChunk]:
+    def _merged(self, files: VersionFiles, chain: Chain, within: Within, stack: ExitStack) -> Iterator[RecordChunk]:
         changelogs, base = self._opened(files, chain, stack)
         overlay = Overlay()
         for version_id, source in reversed(changelogs):
             for chunk in files.chunks(source, version_id, "delta"):
                 overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
             source.finish()
-        if not base:
+        found = _decoded(files, *base[0]) if base else None
+        keys = within(found.families if found else {})
+        if keys is None:
+            return iter(())
+        if found is None:
             return _rows_of(overlay, self._delimiter, keys, files.path(files.version_id, "delta"))
-        found = _decoded(files, *base[0])
         path = files.path(base[0][0], "snapshot")
         ssts = f"{self._folder}/{archive.SST_FOLDER}"
         files.snapshot_parts = {f"{path}:{name}" for name in found.files} | {f"{ssts}/{s.remote}" for s in found.ssts}

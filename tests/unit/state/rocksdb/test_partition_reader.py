@@ -20,8 +20,10 @@ from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, UnsupportedVersionError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.rocksdb import archive
 from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, encode
 from hdfsstore.state.rocksdb.changelog import changelog_format
+from hdfsstore.state.rocksdb.family_reader import FamilyReader
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, TypedRecord, encode_typed
 
@@ -67,7 +69,12 @@ def header(version: int, ids: dict[int, str] | None = None, first: int = 1) -> b
     return encode_header([LineageItem(v, ids[v]) for v in range(first, version)]).replace(b"v3", b"v4")
 
 
-def write_zip(folder: Path, version: int, rows: Rows, ids: dict[int, str] | None = None) -> list[Path]:
+FAMILIES = {"default": 1, "counts": 2}
+
+
+def write_zip(
+    folder: Path, version: int, rows: Rows, ids: dict[int, str] | None = None, families: dict[str, int] = FAMILIES
+) -> list[Path]:
     """A zip of the rows, and its SST files. Returns the paths of the latter."""
     local = folder / f"local-{uuid.uuid4()}"
     database = rocksdict.Rdict(str(local), rocksdict.Options(raw_mode=True))
@@ -84,8 +91,8 @@ def write_zip(folder: Path, version: int, rows: Rows, ids: dict[int, str] | None
             path.rename(target)
         elif belongs(path.name) and path.suffix != ".log":
             files[path.name] = path.read_bytes()
-    archive = Archive(files, ssts, None, {"default": 1, "counts": 2})
-    (folder / name(version, "zip", ids)).write_bytes(encode(archive))
+    content = encode(Archive(files, ssts, None, families))
+    (folder / name(version, "zip", ids)).write_bytes(content)
     for path in sorted(local.iterdir()):
         path.unlink()
     local.rmdir()
@@ -109,7 +116,7 @@ def test_changelogs_lie_over_the_zip(tmp_path: Path, delimiter: bytes, joined: b
     assert loaded(partition, 3) == {b"a": joined, b"b": b"new", b"d": b"after", b"e": b"5"}
     assert loaded(partition, 3, KeyRange(b"b", b"d\0")) == {b"b": b"new", b"d": b"after"}
     assert loaded(partition, 3, KeyRange(end=b"b")) == {b"a": joined}
-    assert partition.families(3) == {"default": 1, "counts": 2}
+    assert partition.families(3) == FAMILIES
 
 
 def test_changelogs_alone(tmp_path: Path) -> None:
@@ -241,6 +248,49 @@ def test_a_stream_goes_on_behind_the_last_row_before_the_damage(
     assert sum(map(len, got)) == len(expected)
     assert {key: value for part in got for key, value in part.items()} == expected
     assert any("going on from" in message for message in caplog.messages)
+
+
+def of_family(folder: Path, version: int, name: str, keys: KeyRange = ALL_KEYS) -> Rows:
+    rows: Rows = {}
+    for found in FamilyReader(reader(folder), name).load(version, rows_of, keys):
+        rows |= found
+    return rows
+
+
+COUNTS = {b"a": b"1", b"b": b"2"}
+STORED = {b"\1\0a": b"other", **{b"\2\0" + key: value for key, value in COUNTS.items()}}
+
+
+def test_a_family_is_read_by_one_look_at_the_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_zip(tmp_path, 1, STORED)
+    decoded: list[str] = []
+    decode = archive.decode
+
+    def watched(data: bytes, path: str) -> Archive:
+        decoded.append(path)
+        return decode(data, path)
+
+    monkeypatch.setattr(archive, "decode", watched)
+    assert of_family(tmp_path, 1, "counts") == COUNTS
+    assert len(decoded) == 1
+    assert of_family(tmp_path, 1, "counts", KeyRange(b"b")) == {b"b": b"2"}
+    assert of_family(tmp_path, 1, "counts", KeyRange(end=b"b")) == {b"a": b"1"}
+    assert of_family(tmp_path, 1, "default") == {b"a": b"other"}
+    assert of_family(tmp_path, 1, "no such family") == {}
+
+
+def test_a_family_that_an_older_zip_does_not_name_is_found_by_the_newest_one(tmp_path: Path) -> None:
+    write_zip(tmp_path, 1, {b"\1\0a": b"other"}, families={"default": 1})
+    write_changelog(tmp_path, 2, [(PUT, b"\2\0" + key, value) for key, value in COUNTS.items()])
+    (sst,) = write_zip(tmp_path, 2, STORED)
+    assert of_family(tmp_path, 2, "counts") == COUNTS
+    sst.unlink()
+    assert of_family(tmp_path, 2, "counts") == COUNTS
+
+
+def test_a_family_without_a_zip_has_no_rows(tmp_path: Path) -> None:
+    write_changelog(tmp_path, 1, [(PUT, key, value) for key, value in STORED.items()])
+    assert of_family(tmp_path, 1, "counts") == {}
 
 
 def test_damage_in_a_changelog_is_passed_over_by_no_snapshot(tmp_path: Path) -> None:
