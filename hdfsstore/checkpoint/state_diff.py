@@ -14,6 +14,8 @@ from hdfsstore.checkpoint.row_identity import ADDED, CHANGED, REMOVED, Identifie
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.errors import BatchNotAvailableError
 
+_ROWS_PER_ID = 4
+
 # Passes on the record batches of a state, for a progress bar: the batches, what they are, and the number of partitions.
 Watch: TypeAlias = Callable[[Iterable[pa.RecordBatch], str, int], Iterable[pa.RecordBatch]]
 
@@ -62,8 +64,8 @@ def read_diff(
         after = written.filter(exists)
         state = reading.open_state(at_start, checkpoint.num_threads)
         with state:
-            # is_in makes a table of the ids at each call, so it gets as many rows at a time as there are ids.
-            batches = _at_least(len(written.ids), watch(state, earlier, len(at_start.partition_ids)))
+            # is_in makes a table of the ids at each call, so it gets several times as many rows as there are ids.
+            batches = _at_least(_ROWS_PER_ID * len(written.ids), watch(state, earlier, len(at_start.partition_ids)))
             before = identity.together([identity.of(batch, among=written.ids) for batch in batches])
     return _told(identity, before, after)
 
