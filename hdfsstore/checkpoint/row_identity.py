@@ -117,10 +117,7 @@ class RowIdentity:
 
     def _own(self, rows: pa.Table) -> pa.Table:
         """The columns, in the types that they have in the last of the batches: a schema may have got more fields."""
-        columns = [
-            cast_array(single(rows[field.name]), field.type, f"column {field.name} of an older batch")
-            for field in self.schema
-        ]
+        columns = [_in_type(single(rows[field.name]), field.type) for field in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
@@ -141,6 +138,31 @@ def differences(before: IdentifiedRows, after: IdentifiedRows) -> tuple[pa.Array
 def single(column: pa.ChunkedArray) -> Any:
     """A column in one piece."""
     return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def _in_type(array: Any, kind: Any) -> Any:
+    """Values of an older schema in a newer one, with nulls in the fields that it lacks. Arrow 18 cannot cast so."""
+    if array.type == kind:
+        return array
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        old = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        children = [
+            _in_type(old[field.name], field.type) if field.name in old else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind) and pa.types.is_list(array.type):
+        return _with_children(array, kind, _in_type(array.values, kind.value_type))
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        entries = [_in_type(array.keys, kind.key_type), _in_type(array.items, kind.item_type)]
+        fields = [kind.key_field, kind.item_field]
+        return _with_children(array, kind, pa.StructArray.from_arrays(entries, fields=fields))
+    return cast_array(array, kind, "a column of an older batch")
+
+
+def _with_children(array: Any, kind: pa.DataType, children: pa.Array) -> Any:
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, [children])
 
 
 def _encoded(rows: pa.Table, names: list[str]) -> pa.LargeBinaryArray:

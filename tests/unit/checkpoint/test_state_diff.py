@@ -124,3 +124,12 @@ def test_says_what_is_there() -> None:
         hdfsstore.Checkpoint(DATA / "spark-4.3.0/rocksdb_join_format4/checkpoint").diff(0, 1)
     with pytest.raises(StateStoreError, match="batch 1 is not before batch 1"):
         structures.diff(1, 1, state_var="total")
+
+
+def test_a_variable_with_more_fields_after_a_restart_is_compared_field_by_field() -> None:
+    checkpoint = hdfsstore.Checkpoint(DATA / "spark-4.3.0/transform_avro_evolved/checkpoint")
+    diff = checkpoint.diff(0, 3, state_var="seen", flatten_collections=False)
+    (older, newer) = (diff.schema.field(name).type.value_type for name in ("before", "after"))
+    assert [field.name for field in older] == [field.name for field in newer] == ["n", "word"]
+    removed = [row["before"] for row in diff.to_pylist() if row["change"] == "changed"]
+    assert {element["word"] for elements in removed for element in elements} == {None}
