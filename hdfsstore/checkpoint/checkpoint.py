@@ -468,7 +468,7 @@ class Checkpoint:
             flatten_collections=flatten_collections,
             read_registered_timers=read_registered_timers,
         )
-        table = read_diff(self, request, start_batch_id, end_batch_id)
+        table = read_diff(self, request, start_batch_id, end_batch_id).table
         return shaped(table, RowShape(None, None, unique_names, flatten_columns, decode_values))
 
     def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -36,6 +36,19 @@ class StateReader(Protocol):
         """As Checkpoint has it."""
 
 
+@dataclass(frozen=True)
+class Diff:
+    """The rows that differ between two states.
+
+    Attributes:
+        table: as Checkpoint.diff has it, with Spark's names.
+        content: the column of read_state that `before` and `after` are.
+    """
+
+    table: pa.Table
+    content: str
+
+
 def unwatched(batches: Iterable[pa.RecordBatch], _what: str, _partitions: int) -> Iterable[pa.RecordBatch]:
     """Watches nothing."""
     return batches
@@ -43,8 +56,8 @@ def unwatched(batches: Iterable[pa.RecordBatch], _what: str, _partitions: int) -
 
 def read_diff(
     checkpoint: StateReader, request: StateRequest, start_batch_id: int, end_batch_id: int, watch: Watch = unwatched
-) -> pa.Table:
-    """The rows that differ between the states after two batches, as Checkpoint.diff has them, with Spark's names.
+) -> Diff:
+    """The rows that differ between the states after two batches.
 
     If there is a change feed, only rows that the batches in between wrote are looked up in the older state.
 
@@ -67,7 +80,7 @@ def read_diff(
             # is_in makes a table of the ids at each call, so it gets several times as many rows as there are ids.
             batches = _at_least(_ROWS_PER_ID * len(written.ids), watch(state, earlier, len(at_start.partition_ids)))
             before = identity.together([identity.of(batch, among=written.ids) for batch in batches])
-    return _told(identity, before, after)
+    return Diff(_told(identity, before, after), identity.content)
 
 
 def _changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Annotated
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.packed_values import has_msgpack
 from hdfsstore.checkpoint.row_identity import KINDS
 from hdfsstore.checkpoint.row_shape import RowShape, shaped
-from hdfsstore.checkpoint.state_diff import read_diff
+from hdfsstore.checkpoint.state_diff import Diff, read_diff
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
 from hdfsstore.cli.output import choose_format, columns_of, note, numbered, write_rows
@@ -51,28 +52,30 @@ def diff(
     chosen = choose_format(None, json, None)
     checkpoint = options.open_checkpoint(path, option_file)
     request = options.state_request(checkpoint, operator, store, join_side, state_var, flatten_collections, timers)
-    changes = decoded_diff(checkpoint, request, start, end)
+    found = decoded_diff(checkpoint, request, start, end)
+    changes = found.table
     counts = Counter(changes["change"].to_pylist())
     shown = 10 if limit is None and chosen == Format.TABLE else limit or len(changes)
     if chosen == Format.JSON:
         write_rows(*numbered(changes.schema, _of_each_kind(changes, shown).to_batches()), chosen)
         return
     typer.echo(", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + f" from batch {start} to batch {end}")
-    if merged := changed_rows(changes, shown):
+    if merged := changed_rows(found, shown):
         write_rows(merged[0].schema, merged, chosen)
     if any(count > shown for count in counts.values()):
         note(f"The first {shown:,} of each kind; --limit 0 shows all.")
 
 
-def decoded_diff(checkpoint: Checkpoint, request: StateRequest, start: int, end: int) -> pa.Table:
+def decoded_diff(checkpoint: Checkpoint, request: StateRequest, start: int, end: int) -> Diff:
     """The rows that differ, with a progress bar; values that msgpack has packed as JSON, if it is installed."""
-    return shaped(read_diff(checkpoint, request, start, end, rows_counted), RowShape(decode_values=has_msgpack()))
+    found = read_diff(checkpoint, request, start, end, rows_counted)
+    return replace(found, table=shaped(found.table, RowShape(decode_values=has_msgpack())))
 
 
-def changed_rows(changes: pa.Table, limit: int) -> list[pa.RecordBatch]:
-    """For a person: so many rows of each kind, with each field of the value once."""
-    _, rows = numbered(changes.schema, _of_each_kind(changes, limit).to_batches())
-    return [_merged(batch) for batch in rows]
+def changed_rows(found: Diff, limit: int) -> list[pa.RecordBatch]:
+    """For a person: so many rows of each kind, with each field of the value once, under the names of `read`."""
+    _, rows = numbered(found.table.schema, _of_each_kind(found.table, limit).to_batches())
+    return [_merged(batch, found.content) for batch in rows]
 
 
 def _of_each_kind(changes: pa.Table, limit: int) -> pa.Table:
@@ -80,11 +83,11 @@ def _of_each_kind(changes: pa.Table, limit: int) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _merged(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _merged(batch: pa.RecordBatch, content: str) -> pa.RecordBatch:
     """For a person: each field of the value once, as `before → after` if it changed."""
     told = batch.schema.names[:-2]
     columns, names = [batch[name] for name in told], told
-    sides = (pa.RecordBatch.from_arrays([batch[side]], ["value"]) for side in ("before", "after"))
+    sides = (pa.RecordBatch.from_arrays([batch[side]], [content]) for side in ("before", "after"))
     for (name, before), (_, after) in zip(*map(columns_of, sides), strict=True):
         names.append(name)
         rows = zip(batch["change"].to_pylist(), texts(before), texts(after), strict=True)

@@ -109,11 +109,11 @@ def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, start: in
     if store.has_families:
         raise StateStoreError("this store has column families")
     request = StateRequest(operator_id=operator.operator_id, store_name=store.name)
-    table = decoded_diff(checkpoint, request, start, end)
-    counts = Counter(table["change"].to_pylist())
+    found = decoded_diff(checkpoint, request, start, end)
+    counts = Counter(found.table["change"].to_pylist())
     header: list[str] = []
     rows: list[tuple[str, ...]] = []
-    for batch in changed_rows(table, _CHANGED_ROWS):
+    for batch in changed_rows(found, _CHANGED_ROWS):
         columns = columns_of(batch)
         header = [name for name, _ in columns]
         rows += zip(*([_short(text) for text in texts(column)] for _, column in columns), strict=True)

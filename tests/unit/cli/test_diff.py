@@ -89,18 +89,20 @@ def test_no_difference(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "arguments", "members"),
+    ("case", "arguments", "members", "content"),
     [
-        ("transform_structures", ["--state-var", "total"], ["key"]),
-        ("transform_structures", ["--state-var", "seen"], ["key"]),
-        ("transform_structures", ["--state-var", "times"], ["key", "user_map_key"]),
-        ("transform_structures", ["--state-var", "times", "--nested"], ["key"]),
-        ("transform_event_timers", ["--timers"], ["key"]),
-        ("join_inner", ["--join-side", "left"], ["key"]),
-        ("rocksdb_join_format3", ["--join-side", "right"], ["key"]),
+        ("transform_structures", ["--state-var", "total"], ["key"], "value.total"),
+        ("transform_structures", ["--state-var", "seen"], ["key"], "list_element.n"),
+        ("transform_structures", ["--state-var", "times"], ["key", "user_map_key"], "user_map_value.times"),
+        ("transform_structures", ["--state-var", "times", "--nested"], ["key"], "map_value"),
+        ("transform_event_timers", ["--timers"], ["key"], "expiration_timestamp_ms"),
+        ("join_inner", ["--join-side", "left"], ["key"], "value.k"),
+        ("rocksdb_join_format3", ["--join-side", "right"], ["key"], "value.k"),
     ],
 )
-def test_variables_timers_and_sides(case: str, arguments: list[str], members: list[str], run: Run) -> None:
+def test_variables_timers_and_sides(
+    case: str, arguments: list[str], members: list[str], content: str, run: Run
+) -> None:
     newest = Checkpoint(checkpoint(case)).latest_batch_id
     batches = ["--from", 0, "--to", newest]
     lines = run("diff", checkpoint(case), *batches, *arguments, "--json").lines
@@ -115,7 +117,7 @@ def test_variables_timers_and_sides(case: str, arguments: list[str], members: li
     out = run("diff", checkpoint(case), *batches, *arguments, "--limit", 0).out.splitlines()
     assert out[0].startswith(f"{come} added, ")
     assert "key." in out[2]
-    assert "value" in out[2]
+    assert content in out[2].split()
 
 
 @pytest.mark.parametrize(
