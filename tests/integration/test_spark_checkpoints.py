@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import hdfsstore
+import hdfsstore.spark
 from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
 from hdfsstore.checkpoint.offset_log import encode_offset_log, read_offset_log
 from hdfsstore.fs.publish import publish
 from tests.services.hdfs import Hdfs
-from tests.services.minio import Minio
+from tests.services.minio import PASSWORD, Minio
 from tests.services.places import Place, on_hdfs, on_minio
 from tests.support.rows import counted
 
@@ -54,8 +54,9 @@ def run(spark: SparkSession, place: Place, folder: Path) -> dict[str, tuple[int,
     return rows
 
 
-def sparks_rows(spark: SparkSession, place: Place) -> pa.Table:
-    return spark.read.format("statestore").load(place.uri).select("key", "value", "partition_id").toArrow()
+def sparks_rows(spark: SparkSession, place: Place, **options: int) -> pa.Table:
+    source = spark.read.format("statestore").options(**options)
+    return source.load(place.uri).select("key", "value", "partition_id").toArrow()
 
 
 def ours(place: Place) -> pa.Table:
@@ -103,6 +104,26 @@ def test_our_store_writes_there_and_spark_goes_on(spark: SparkSession, remote: P
     # The events of the user that our batch removed are counted anew.
     assert {user: n for user, (n, _) in after.items()} == {user: 2 if user == gone else 4 for user in users}
     assert counted(ours(remote)) == counted(sparks_rows(spark, remote))
+
+
+def test_the_source_reads_it_with_the_settings_of_the_session(
+    spark: SparkSession, remote: Place, tmp_path: Path
+) -> None:
+    for number in range(2):
+        add_input(tmp_path / "input", number)
+    run(spark, remote, tmp_path / "input")
+    newest, first = sparks_rows(spark, remote), sparks_rows(spark, remote, batchId=0)
+    assert counted(newest) != counted(first)
+    for locations in ((), (remote.uri,)):  # by what the session's conf says, and by what its JVM says
+        hdfsstore.spark.register(spark, *locations)
+        source = spark.read.format("hdfsstore")
+        frame = source.load(remote.uri)
+        assert counted(frame.toArrow()) == counted(newest)
+        assert frame.rdd.getNumPartitions() == PARTITIONS
+        assert PASSWORD not in frame._jdf.queryExecution().toString()
+        assert counted(source.option("batchId", 0).load(remote.uri).toArrow()) == counted(first)
+        [store] = spark.read.format("hdfsstore-metadata").load(remote.uri).collect()
+        assert (store.stateStoreName, store.numPartitions, store.maxBatchId) == ("default", PARTITIONS, 1)
 
 
 def users_in(rows: pa.Table) -> set[str]:
