@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.checkpoint.operators import Operator
-from hdfsstore.checkpoint.row_converter import Constant, Convert, RowConverter
+from hdfsstore.checkpoint.row_converter import Convert, PartitionIds, RowConverter
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
@@ -76,7 +76,7 @@ class JoinListConverter:
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
-        ids = Constant(pa.scalar(partition_id, pa.int32()))
+        ids = PartitionIds(partition_id)
 
         def convert(chunk: RecordChunk) -> pa.RecordBatch:
             keys, lists = self._rows.decode(chunk)

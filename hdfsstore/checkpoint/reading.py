@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.row_converter import APPEND, DELETE, UPDATE, Constant, Convert, Converter, RowConverter
+from hdfsstore.checkpoint.row_converter import APPEND, DELETE, UPDATE, Convert, Converter, PartitionIds, RowConverter
 from hdfsstore.checkpoint.row_shape import RowShaper
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.checkpoint.state_variables import VariableConverter
@@ -122,7 +122,7 @@ class ChangesToRead:
 
     def load(self, partition_id: int) -> list[pa.RecordBatch]:
         """The changes of a partition, in their order."""
-        ids = Constant(pa.scalar(partition_id, pa.int32()))
+        ids = PartitionIds(partition_id)
         schema = _changes_schema(self._converter.schema)
 
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:

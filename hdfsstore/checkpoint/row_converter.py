@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -135,7 +136,7 @@ class RowConverter:
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
-        ids = Constant(pa.scalar(partition_id, pa.int32()))
+        ids = PartitionIds(partition_id)
 
         def convert(chunk: RecordChunk) -> pa.RecordBatch:
             keys, values = self.decode(chunk)
@@ -246,15 +247,22 @@ def describe_rows(spans: pa.Buffer) -> str:
     return f"{len(sizes)} rows of {low} bytes: {most} fields if all have a fixed width, else fewer"
 
 
-class Constant:
-    """One value as arrays of any length, which share memory."""
+class PartitionIds:
+    """The number of a partition as arrays of int32 of any length, which share memory.
 
-    def __init__(self, value: pa.Scalar) -> None:
-        self._value = value
-        self._array = pa.repeat(value, 0)
+    They are made of bytes: before it takes its first value of Python, Arrow imports pandas if it is there, which takes
+    longer than to read a million rows.
+    """
 
-    def array(self, length: int) -> pa.Array:
-        """The value, `length` times."""
+    def __init__(self, partition_id: int) -> None:
+        self._bytes = partition_id.to_bytes(4, sys.byteorder)
+        self._array = self._repeated(0)
+
+    def array(self, length: int) -> pa.Int32Array:
+        """The number, `length` times."""
         if length > len(self._array):
-            self._array = pa.repeat(self._value, max(length, 2 * len(self._array)))
+            self._array = self._repeated(max(length, 2 * len(self._array)))
         return self._array.slice(0, length)
+
+    def _repeated(self, length: int) -> pa.Int32Array:
+        return pa.Array.from_buffers(pa.int32(), length, [None, pa.py_buffer(self._bytes * length)])

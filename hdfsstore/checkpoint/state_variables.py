@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.checkpoint.operators import Operator
-from hdfsstore.checkpoint.row_converter import APPEND, Constant, Convert, Key, RowConverter, key_array
+from hdfsstore.checkpoint.row_converter import APPEND, Convert, Key, PartitionIds, RowConverter, key_array
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import PrefixKeys, after
 from hdfsstore.codecs.unsafe_row import RowCodec
@@ -113,7 +113,7 @@ class VariableConverter:
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
-        ids = Constant(pa.scalar(partition_id, pa.int32()))
+        ids = PartitionIds(partition_id)
 
         def convert(chunk: RecordChunk) -> pa.RecordBatch:
             columns = self._columns(*self._rows.decode(chunk))
