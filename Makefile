@@ -19,7 +19,7 @@ setup: .venv/installed  ## create .venv and install hdfsstore with all extras in
 	sh tools/bootstrap.sh "$(PYTHON)"
 	touch $@
 
-demo: setup  ## run a streaming query on a real Spark and open its checkpoint
+demo: setup  ## run a streaming query on a real Spark, open its checkpoint and repair it
 	sh tools/with-java.sh $(BIN)/python -m demo
 
 check: setup lint  ## lint, types, and the unit and contract tests but the slowest: for the loop of someone who edits

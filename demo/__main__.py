@@ -1,6 +1,6 @@
 """`python -m demo`: a real Spark runs a streaming query, hdfsstore opens its checkpoint, and the rows are compared.
 
-Then hdfsstore writes into the checkpoint, and Spark goes on from that.
+Then hdfsstore repairs the query's state, and Spark goes on from that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from demo import compare, spark, stateful
 from demo.events import Traffic, write_clicks
-from demo.forget import forget_user
+from demo.repair import FIRST_DAY, Repairs
 from demo.terminal import Teller
 from hdfsstore import Checkpoint
 
@@ -34,7 +34,7 @@ def main() -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     tell = Teller(Console(highlight=False))
-    traffic = Traffic()
+    traffic = FIRST_DAY
     with tell.step("A web shop after its newsletter: a few users are busy, most are not, some clicks come late."):
         clicks = write_clicks(FOLDER / "clicks", traffic)
         tell.say(f"{clicks:,} clicks by up to {traffic.users:,} users in {traffic.files} files, each to be a batch")
@@ -48,7 +48,7 @@ def main() -> int:
         _run_query(tell, session)
         _open_checkpoint(tell)
         equal = _compare_rows(tell, session)
-        equal = _forget(tell, session) and equal
+        equal = _repair(tell, session) and equal
         equal = _run_function(tell, session) and equal
         with tell.step("And the time? The last batch's state, read into Arrow by both in this run:"):
             tell.console.print(compare.time_table(session, CHECKPOINT, spark_start))
@@ -114,24 +114,11 @@ def _compare_rows(tell: Teller, session: SparkSession) -> bool:
     return equal
 
 
-def _forget(tell: Teller, session: SparkSession) -> bool:
-    user = _busiest_user()
-    with tell.step(f"User {user} wants to be forgotten: hdfsstore writes the state's next version, Spark reads it."):
-        before = len(Checkpoint(CHECKPOINT).read_state())
-        batch_id = forget_user(CHECKPOINT, user, FOLDER / "images")
-        tell.command("diff", str(CHECKPOINT), "--from", str(batch_id - 1), "--to", str(batch_id))
-        sparks = spark.read_state(session, CHECKPOINT)
-        difference = compare.rows_differ(Checkpoint(CHECKPOINT).read_state(), sparks)
-        if difference is not None or len(sparks) != before - 1:
-            tell.say(f"batch {batch_id} DIFFERS: {difference or f'{len(sparks):,} rows, {before - 1:,} expected'}")
-            return False
-        tell.say(f"Spark reads {len(sparks):,} rows, one less than before, and would go on from them")
-    with tell.step("Two more files of clicks: Spark's query starts again, on top of what hdfsstore wrote."):
-        write_clicks(FOLDER / "clicks", Traffic(files=2, first=Traffic().files, visits=5_000, seed=43))
-        _run_batches(tell, session)
-        difference = compare.rows_differ(Checkpoint(CHECKPOINT).read_state(), spark.read_state(session, CHECKPOINT))
-        tell.say(difference or "and its state is again the same for both")
-    return difference is None
+def _repair(tell: Teller, session: SparkSession) -> bool:
+    """Whether all numbers were right after each repair, and after Spark went on."""
+    repairs = Repairs(tell, session, FOLDER / "clicks", CHECKPOINT, lambda: _run_batches(tell, session))
+    forgotten = repairs.forget(_busiest_user())
+    return repairs.mend(FOLDER) and forgotten
 
 
 def _run_function(tell: Teller, session: SparkSession) -> bool:
