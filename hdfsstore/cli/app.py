@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite, sql, undo
+from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite, sql, undo, watch
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
@@ -55,6 +55,7 @@ app.command()(inspect.inspect)
 app.command()(read.read)
 app.command()(sql.sql)
 app.command()(report.report)
+app.command()(watch.watch)
 app.command()(history.history)
 app.command()(diff.diff)
 app.command()(rewrite.fork)

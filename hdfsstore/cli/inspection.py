@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store, UnsupportedProviderError
@@ -16,8 +15,9 @@ from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
 from hdfsstore.cli.progress import counted, rows_counted
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import StructType
-from hdfsstore.conditions.texts import texts
+from hdfsstore.conditions.texts import time_text
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.report.facts import rows_by_family
 from hdfsstore.state.usage import Restart, Sizes, usage
 
 
@@ -146,9 +146,9 @@ def examine(checkpoint: Checkpoint, count_rows: bool) -> Report:
         checkpoint.unfinished_repartition,
         [str(error) for error in checkpoint.damaged],
         None if (repair := checkpoint.repair) is None else str(repair),
-        _time(last.timestamp_ms) if last else None,
-        _time(last.watermark_ms) if last else None,
-        _time(last.next_watermark_ms or 0) if last else None,
+        time_text(last.timestamp_ms) if last else None,
+        time_text(last.watermark_ms) if last else None,
+        time_text(last.next_watermark_ms or 0) if last else None,
         dict(sorted(newest.conf.items())) if newest else {},
         [
             OperatorReport(
@@ -246,13 +246,10 @@ def _count(checkpoint: Checkpoint, operator: Operator, store: Store) -> Counter[
 def _count_families(state: OperatorState, store: Store) -> Counter[tuple[int, str]]:
     """The same for a store with column families."""
     partition_ids = state.partitions(store, store.key_type)
-    places = [(number, family.name) for number in partition_ids for family in store.column_families]
-    return Counter(
-        {
-            (number, name): sum(state.reader(store, number, name).stream(state.version, len))
-            for number, name in counted(places, _counting(store), len(places))
-        }
-    )
+    counts: Counter[tuple[int, str]] = Counter()
+    for number in counted(partition_ids, _counting(store), len(partition_ids)):
+        counts.update({(number, name): rows for name, rows in rows_by_family(state, store, number).items()})
+    return counts
 
 
 def _counting(store: Store) -> str:
@@ -261,8 +258,3 @@ def _counting(store: Store) -> str:
 
 def _fields(struct: StructType) -> Fields:
     return [(field.name, str(field.type)) for field in to_arrow_schema(struct)]
-
-
-def _time(milliseconds: int) -> str | None:
-    """Milliseconds since 1970 as text. Spark writes 0 for no time yet."""
-    return texts(pa.array([milliseconds], pa.timestamp("ms", "UTC")))[0] if milliseconds else None

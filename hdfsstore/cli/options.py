@@ -87,9 +87,14 @@ Limit = Annotated[
 ]
 
 
-def open_checkpoint(path: str, option_file: Path | None) -> Checkpoint:
+def checkpoint_at(path: str, option_file: Path | None) -> Checkpoint:
     """The checkpoint at a location, reached as the option file says."""
-    checkpoint = Checkpoint(path, storage_options=read_options(option_file) or None)
+    return Checkpoint(path, storage_options=read_options(option_file) or None)
+
+
+def open_checkpoint(path: str, option_file: Path | None) -> Checkpoint:
+    """The same. It prints what a person should know of it."""
+    checkpoint = checkpoint_at(path, option_file)
     if checkpoint.remark is not None:
         note(f"{checkpoint.remark}.")
     return checkpoint

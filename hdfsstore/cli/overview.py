@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hdfsstore.checkpoint.batch_conf import Repartition
+from hdfsstore.cli.bars import Bars
 from hdfsstore.cli.inspection import Fields, Kinds, PartitionReport, Report, StoreReport
 from hdfsstore.report.words import size
 
@@ -121,25 +122,18 @@ def _partitions(partitions: list[PartitionReport]) -> Table:
     table.add_column(no_wrap=True)
     for _ in ("rows", "bytes", "files"):
         table.add_column(justify="right", no_wrap=True)
-    largest = max(1, *(_weight(partition) for partition in partitions))
-    shown = partitions
-    if len(partitions) > SHOWN_PARTITIONS:
-        shown = sorted(partitions, key=_weight, reverse=True)[:SHOWN_PARTITIONS]
-    for partition in shown:
+    bars = Bars(partitions, SHOWN_PARTITIONS, BAR)
+    for partition in bars.shown:
         table.add_row(
             f"    {partition.partition_id}",
-            Text("█" * round(BAR * _weight(partition) / largest) or "▏", "cyan"),
+            bars.of(partition),
             "" if partition.rows is None else f"{partition.rows:,} rows",
             size(partition.bytes),
             f"{partition.files} files",
         )
-    if len(partitions) > len(shown):
-        table.add_row("    ...", f"and {len(partitions) - len(shown)} smaller partitions")
+    if bars.others:
+        table.add_row("    ...", f"and {len(bars.others)} smaller partitions")
     return table
-
-
-def _weight(partition: PartitionReport) -> int:
-    return partition.bytes if partition.rows is None else partition.rows
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> Table:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store
+from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.row_identity import KINDS
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
@@ -51,7 +52,8 @@ def report(
 ) -> None:
     """Write one HTML page: rows, partitions, files, batches and watermark over time, and what stands out."""
     checkpoint = options.open_checkpoint(path, option_file)
-    batches = batch_facts(checkpoint)
+    logs = BatchLogs(checkpoint.file_manager, checkpoint.path)
+    batches = batch_facts(logs, logs.look())
     committed = [batch.batch_id for batch in batches if batch.committed]
     pair = _pair(committed, start, end)
     inspected = asdict(examine(checkpoint, count_rows=True))

@@ -57,6 +57,11 @@ def texts(array: pa.Array) -> list[str | None]:
     return [None if value is None else str(value) for value in array.to_pylist()]
 
 
+def time_text(milliseconds: int) -> str | None:
+    """Milliseconds since 1970 as text; None for 0, which Spark writes for no time yet."""
+    return texts(pa.array([milliseconds], pa.timestamp("ms", "UTC")))[0] if milliseconds else None
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column of this type is aligned right."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

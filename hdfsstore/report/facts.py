@@ -11,7 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store
+from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.conf import ROCKSDB_PROVIDER
+from hdfsstore.checkpoint.metadata_log import Listing
+from hdfsstore.checkpoint.operator_state import OperatorState
+from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import DELTA_FILES
 from hdfsstore.codecs.unsafe_row import RowCodec
@@ -32,6 +36,11 @@ class BatchFacts:
     time_ms: int
     watermark_ms: int
     seconds: float | None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How far the watermark is behind the clock of the batch; None without a watermark."""
+        return (self.time_ms - self.watermark_ms) / 1000 if self.watermark_ms and self.time_ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +89,33 @@ class StoreFacts:
     largest: list[Value]
 
 
-def batch_facts(checkpoint: Checkpoint) -> list[BatchFacts]:
-    """The batches of the logs, and how long they took as far as the files tell."""
-    began, ended = (_written(checkpoint, log) for log in ("offsets", "commits"))
+def batch_facts(logs: BatchLogs, logged: Logged, newest: int | None = None) -> list[BatchFacts]:
+    """The batches of the logs, and how long they took as far as the files tell.
+
+    Args:
+        logged: a listing of the logs.
+        newest: only so many of the newest batches; unless given, all.
+    """
+    numbers = list(logged.offsets.files)
+    entries = logs.offsets.read_all(logged.offsets, numbers if newest is None else numbers[-newest:])
     facts = []
-    for batch in checkpoint.batches:
-        start, end = began.get(batch.batch_id), ended.get(batch.batch_id)
-        known = start is not None and end is not None and start - batch.timestamp_ms < _COPIED_MS and end >= start
-        seconds = (end - start) / 1000 if known and start is not None and end is not None else None
-        facts.append(BatchFacts(batch.batch_id, batch.committed, batch.timestamp_ms, batch.watermark_ms, seconds))
+    for number, entry in entries.items():
+        start, end = _written_ms(logged.offsets, number), _written_ms(logged.commits, number)
+        known = start and end and start - entry.timestamp_ms < _COPIED_MS and end >= start
+        seconds = (end - start) / 1000 if known else None
+        facts.append(BatchFacts(number, number in logged.done, entry.timestamp_ms, entry.watermark_ms, seconds))
     return facts
+
+
+def rows_by_family(state: OperatorState, store: Store, partition_id: int) -> Counter[str]:
+    """The rows of a partition by column family. They are counted as they are stored: none is decoded."""
+    families: list[str | None] = [family.name for family in store.column_families] if store.has_families else [None]
+    return Counter(
+        {
+            name or DEFAULT_FAMILY: sum(state.reader(store, partition_id, name).stream(state.version, len))
+            for name in families
+        }
+    )
 
 
 def store_facts(
@@ -119,12 +145,10 @@ def store_facts(
     return StoreFacts(operator.operator_id, store.name, rows, _versions(files), _freed(files), largest)
 
 
-def _written(checkpoint: Checkpoint, log: str) -> dict[int, int]:
-    """When each entry of a log was written, in milliseconds since 1970."""
-    infos = checkpoint.file_manager.list_folder(f"{checkpoint.path}/{log}")
-    return {
-        int(info.base_name): info.mtime_ns // 1_000_000 for info in infos if info.base_name.isdigit() and info.mtime_ns
-    }
+def _written_ms(log: Listing, number: int) -> int:
+    """When the entry of a batch was written, in milliseconds since 1970; 0 where there is none, or it is not known."""
+    info = log.files.get(number)
+    return (info.mtime_ns or 0) // 1_000_000 if info else 0
 
 
 def _read(state: Iterable[pa.RecordBatch], largest: list[Value] | None) -> int:

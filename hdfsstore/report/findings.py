@@ -13,7 +13,7 @@ from hdfsstore.report.words import duration, size
 _DELTAS = 30
 _LARGE = 1_000_000
 _SKEW = 2.0
-_LAG_MS = 3_600_000
+_LAG_SECONDS = 3_600
 
 
 def of_query(report: Mapping[str, Any], batches: Sequence[BatchFacts]) -> list[str]:
@@ -27,8 +27,8 @@ def of_query(report: Mapping[str, Any], batches: Sequence[BatchFacts]) -> list[s
         last = statistics.median(batch.seconds or 0 for batch in known[-3:])
         if usual and last > 2 * usual:
             found.append(f"The last batches took {duration(last)}, those before {duration(usual)}.")
-    if batches and batches[-1].watermark_ms and batches[-1].time_ms - batches[-1].watermark_ms > _LAG_MS:
-        lag = (batches[-1].time_ms - batches[-1].watermark_ms) / 1000
+    lag = batches[-1].lag_seconds if batches else None
+    if lag is not None and lag > _LAG_SECONDS:
         found.append(f"The watermark is {duration(lag)} behind the clock of batch {batches[-1].batch_id}.")
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyarrow.fs import FileType
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.fs.file_manager import FileManager
 
@@ -45,14 +45,21 @@ class Restart:
     families: Mapping[str, int]
 
 
-def usage(fs: FileManager, folder: str) -> dict[str, Sizes]:
-    """All files of a store in the folder of a partition by their kinds, without hidden ones; "other" is a kind, too."""
-    sizes: dict[str, list[int]] = defaultdict(list)
-    folders = [folder]
+def files_of(fs: FileManager, folder: str) -> list[FileInfo]:
+    """All files of a store in the folder of a partition, without hidden ones."""
+    files, folders = [], [folder]
     while folders:
         for info in fs.list_folder(folders.pop()):
             if info.type == FileType.File and not info.base_name.startswith("."):
-                sizes[info.extension if info.extension in _KINDS else "other"].append(info.size or 0)
+                files.append(info)
             elif info.base_name in _FOLDERS:
                 folders.append(info.path)
+    return files
+
+
+def usage(fs: FileManager, folder: str) -> dict[str, Sizes]:
+    """The same files by their kinds; "other" is a kind, too."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for info in files_of(fs, folder):
+        sizes[info.extension if info.extension in _KINDS else "other"].append(info.size or 0)
     return {kind: Sizes.of(each) for kind, each in sizes.items()}

@@ -121,14 +121,14 @@ def page(heading: str) -> str:
 
 def test_exit_statuses_are_those_of_the_page(run: Run) -> None:
     there = checkpoint("aggregation")
-    assert set(re.findall(r"^\| (\d+) \|", page("Exit statuses"), re.MULTILINE)) == {"0", "1", "2", "130"}
+    assert set(re.findall(r"^\| (\d+) \|", page("Exit statuses"), re.MULTILINE)) == {"0", "1", "2", "130", "143"}
     run("read", there, "--where", "value.count > 1000000", exit_code=0)
     run("history", there, "--key", '{"k": "nobody"}', exit_code=0)
     run("read", checkpoint("nothing"), exit_code=1)
     run("read", there, "--batch", 77, exit_code=1)
     for wrong in (["--wher", "x"], ["--where", "nothing = 1"], ["--store", "nothing"], ["-o", "rows"]):
         run("read", there, *wrong, exit_code=2)
-    # 130: test_sql.py
+    # 130: test_sql.py, test_watch.py; 143: test_watch.py
 
 
 COMMANDS = {
@@ -137,6 +137,7 @@ COMMANDS = {
     "sql": ["select key, value, partition_id from state"],
     "history": ["--key", "{}"],
     "diff": ["--from", 0, "--to", 2],
+    "watch": ["--count", 1],
 }
 
 
@@ -158,3 +159,10 @@ def test_json_of_inspect_on_every_level(run: Run) -> None:
         row = re.search(rf"^\| `inspect`, {name} \| (.*?) \|", page("JSON"), re.MULTILINE)
         assert row is not None
         assert list(level) == re.findall(r"`(\w+)`", row[1]), name
+
+
+def test_json_of_a_store_that_is_watched(run: Run) -> None:
+    [store] = run("watch", checkpoint("aggregation"), "--json", "--count", 1).lines[0]["stores"]
+    row = re.search(r"^\| `watch`, a store \| (.*?) \|", page("JSON"), re.MULTILINE)
+    assert row is not None
+    assert list(store) == re.findall(r"`(\w+)`", row[1])

@@ -13,6 +13,7 @@ import pytest
 
 from tests.services.fixtures import needed
 from tests.services.missing import ServiceMissingError
+from tests.support.checkpoints import of_many_partitions
 from tests.unit.cli.conftest import Run, checkpoint
 
 PARTITIONS = 400
@@ -34,21 +35,6 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
-
-
-def wide(folder: Path) -> Path:
-    """A checkpoint whose store has 400 partitions: those of an aggregation, again and again."""
-    copy = Path(shutil.copytree(checkpoint("snapshots"), folder / "checkpoint"))
-    metadata = copy / "state/0/_metadata/metadata"
-    for file in (metadata, *copy.glob("offsets/[0-9]*")):
-        text = file.read_text("utf-8")
-        wider = re.sub(r'(numPartitions":|shuffle\.partitions":")2', rf"\g<1>{PARTITIONS}", text)
-        assert wider != text
-        file.write_text(wider, "utf-8")
-        (file.parent / f".{file.name}.crc").unlink()
-    for number in range(2, PARTITIONS):
-        shutil.copytree(copy / f"state/0/{number % 2}", copy / f"state/0/{number}")
-    return copy
 
 
 def timed(folder: Path) -> Path:
@@ -117,7 +103,7 @@ def test_the_charts_are_drawn_and_nothing_comes_from_elsewhere(
 
 
 def test_a_page_of_400_partitions_is_small(run: Run, browser: Any, tmp_path: Path) -> None:
-    run("report", wide(tmp_path), "-o", tmp_path / "report.html", "--points", 2)
+    run("report", of_many_partitions(tmp_path, PARTITIONS), "-o", tmp_path / "report.html", "--points", 2)
     assert (tmp_path / "report.html").stat().st_size < 2 << 20
     opened = Opened(browser, tmp_path / "report.html")
     assert all(chart["marks"] for chart in opened.drawn())

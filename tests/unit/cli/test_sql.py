@@ -1,19 +1,16 @@
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
-from typing import Self
 
 import pyarrow as pa
 import pytest
 
 from hdfsstore.cli.sql_tables import table_name
+from tests.support.pseudo_terminal import OnATerminal
 from tests.unit.cli.conftest import Run, checkpoint
 
 
@@ -150,34 +147,11 @@ def test_the_query_comes_from_stdin(arguments: list[str]) -> None:
 ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where (a.range + b.range) % 7 = 3"
 
 
-class OnATerminal:
+class Sql(OnATerminal):
     """`hdfsstore sql` on a terminal."""
 
     def __init__(self, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        command = [sys.executable, "-m", "hdfsstore", "sql", str(checkpoint("aggregation")), *arguments]
-        self.process = subprocess.Popen(
-            command,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "dumb"},
-            # A shell that has started the tests in the background lets its jobs ignore it.
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )
-        os.close(theirs)
-        self.shown = ""
-
-    def wait_for(self, text: str) -> None:
-        end = time.monotonic() + 120
-        while text not in self.shown:
-            assert time.monotonic() < end, self.shown
-            if select.select([self._ours], [], [], 1)[0]:
-                self.shown += os.read(self._ours, 65536).decode()
-
-    def type(self, text: str) -> None:
-        self.shown = ""
-        os.write(self._ours, text.encode())
+        super().__init__("sql", str(checkpoint("aggregation")), *arguments, TERM="dumb")
 
     def interrupt(self) -> None:
         """Ctrl-C once the query is at work. One that comes before takes the line away, or is lost."""
@@ -191,20 +165,9 @@ class OnATerminal:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def ended(self) -> int:
-        return self.process.wait(timeout=60)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._ours)
-
 
 def test_a_prompt_takes_one_statement_after_the_other() -> None:
-    with OnATerminal() as terminal:
+    with Sql() as terminal:
         terminal.wait_for("sql> ")
         assert "The tables are state" in terminal.shown
         terminal.type("select count(*)\nas n\nfrom state;\n")
@@ -225,7 +188,7 @@ def test_a_prompt_takes_one_statement_after_the_other() -> None:
 
 
 def test_ctrl_c_ends_a_query() -> None:
-    with OnATerminal(f"{ENDLESS} and (select count(*) from state) > 0") as terminal:
+    with Sql(f"{ENDLESS} and (select count(*) from state) > 0") as terminal:
         terminal.wait_for("Fields with the same name")  # of the table, which is read
         terminal.interrupt()
         assert terminal.ended() == 130
