@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,31 @@ def test_defaults_of_a_store_that_pages_name_are_those_of_the_code() -> None:
     assert {"min_deltas_for_snapshot", "maintenance_interval", "max_record_bytes"} <= {name for name, _ in named}
 
 
+def test_the_picture_of_state_and_keys_is_what_a_store_does(tmp_path: Path) -> None:
+    text = (ROOT / "docs/state-and-keys.md").read_text("utf-8")
+    rows = re.findall(r"► state/0/(\d) +│(.*)│(.*)│(.*)│$", text, re.MULTILINE)
+    keys, values = pa.schema([("user", pa.string())]), pa.schema([("clicks", pa.int64())])
+    conf = StateStoreConf.from_spark({"spark.sql.streaming.stateStore.checkpointFormatVersion": 1})
+    for partition, *cells in rows:
+        *written, whole = [{name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", cell)} for cell in cells]
+        assert hdfsstore.partition_ids(pa.record_batch([list(whole)], keys), len(rows)).to_pylist() == [
+            int(partition)
+        ] * len(whole)
+        store_id = hdfsstore.StateStoreId(str(tmp_path / "state"), 0, int(partition))
+        with hdfsstore.open_provider(store_id, conf=conf, key_schema=keys, value_schema=values) as provider:
+            for version, changes in enumerate(written):
+                store = provider.get_store(version)
+                counts = pa.record_batch([pa.array(changes.values(), pa.int64())], values)
+                store.put_batch(pa.record_batch([pa.array(changes, pa.string())], keys), counts)
+                store.commit()
+            with provider.get_read_store(len(written)) as state:
+                found = pa.Table.from_batches(state.scan()).flatten()
+        assert dict(zip(found["key.user"].to_pylist(), found["value.clicks"].to_pylist(), strict=True)) == whole
+        names = {path.name for path in (tmp_path / "state/0" / partition).iterdir()}
+        assert {"1.delta", "2.delta"} <= names
+    assert len(rows) == 3
+
+
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 7
 
@@ -207,3 +233,17 @@ def test_lines_of_code_have_120_characters_at_most() -> None:
         if len(line) > 120
     }
     assert long == set()
+
+
+def test_every_line_of_pip_is_the_same() -> None:
+    """Extras that exist, in the quotes that some shells need. README installs from the sources it is in."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    places = [*PAGES, *(ROOT / "hdfsstore").rglob("*.py")]
+    lines = [(path, line) for path in places for line in re.findall(r"pip install ([^`\n]*)", path.read_text("utf-8"))]
+    ours = [(path, line) for path, line in lines if not line.startswith("msgpack")]
+    assert len(ours) > 10
+    for path, line in ours:
+        source = r"\." if path == ROOT / "README.md" else project["name"]
+        found = re.match(rf"'{source}\[([\w,]+)\]'(?=$|[^\w])", line)
+        assert found, f"{path.relative_to(ROOT)}: pip install {line}"
+        assert set(found[1].split(",")) <= set(project["optional-dependencies"]), f"{path.relative_to(ROOT)}: {line}"
