@@ -77,6 +77,11 @@ class OperatorMetadataFiles:
                 return found
         return self._of_version_1
 
+    @property
+    def batch_ids(self) -> list[int]:
+        """The batches from which on there is other metadata, in ascending order."""
+        return list(self._listing.files)
+
     @cached_property
     def _of_version_1(self) -> OperatorMetadata | None:
         if "metadata" not in self._names:

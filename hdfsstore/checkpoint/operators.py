@@ -248,6 +248,11 @@ class OperatorFiles:
         """Whether nothing is in the folder, or it is not there."""
         return not self._infos
 
+    @property
+    def batch_ids(self) -> list[int]:
+        """The batches from which on the operator has other metadata, in ascending order."""
+        return self._metadata.batch_ids
+
     def at(self, batch_id: int | None, conf: BatchConf | None) -> Operator:
         """The operator with the metadata it has at a batch (the newest by default), under the conf of that batch."""
         metadata = self._metadata.at(batch_id)

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite, sql, undo, watch
+from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite, sql, undo, verify, watch
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
@@ -56,6 +56,7 @@ app.command()(read.read)
 app.command()(sql.sql)
 app.command()(report.report)
 app.command()(watch.watch)
+app.command()(verify.verify)
 app.command()(history.history)
 app.command()(diff.diff)
 app.command()(rewrite.fork)

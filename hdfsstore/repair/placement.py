@@ -157,8 +157,8 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None) ->
         PlacementError: the rule is not known, or several fit, or Spark has not named the operator and its rows prove
             nothing, because they are in one partition.
     """
-    kinds = possible_kinds(state.operator, kind)
-    placements = [Placement(each, store, _parts(state, store, each)) for each in kinds]
+    placements = possible_placements(state, store, kind)
+    kinds = [placement.kind for placement in placements]
     if state.operator.name is None and kind is None and kinds[0] not in (JOIN, LIMIT) and store.num_partitions == 1:
         raise PlacementError(
             f"operator {state.operator.operator_id} has one partition, so its rows do not prove where they belong, and "
@@ -183,6 +183,11 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None) ->
         store.schema_path,
         remedy=f"Say what it is with --operator-kind: {', '.join(KINDS)}",
     )
+
+
+def possible_placements(state: OperatorState, store: Store, kind: str | None = None) -> list[Placement]:
+    """The rules that fit the schema of a store: one, unless the operator has no name. Raises PlacementError."""
+    return [Placement(each, store, _parts(state, store, each)) for each in possible_kinds(state.operator, kind)]
 
 
 def check_placement(state: OperatorState, store: Store, placement: Placement, threads: int = 1) -> int:

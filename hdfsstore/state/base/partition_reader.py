@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import groupby
@@ -71,6 +71,42 @@ class BasePartitionReader:
     def chain(self, version: int) -> Chain:
         """The files that make up `version`. Raises as a load does where they are missing."""
         return self._read(version, lambda _, chain: chain)
+
+    def listing(self) -> StateFiles:
+        """The files of the partition."""
+        return StateFiles.list(self._fs, self._folder, self._format.extensions)
+
+    def listed_chain(self, listing: StateFiles, version: int) -> Chain:
+        """The same as `chain` by a listing, of whose files only the lineages in deltas with ids are read."""
+        unique_id = self._unique_ids.get(version)
+        if unique_id is None:
+            return listing.chain(version)
+        with closing(LineageFiles(self._fs, self._folder, self._format, (version, unique_id))) as files:
+            return files.chain()
+
+    def check_file(
+        self, listing: StateFiles, version_id: VersionId, kind: FileKind, look: Callable[[RecordChunk], object]
+    ) -> None:
+        """Reads one file to its end, without the others of its chain, and shows its records.
+
+        Raises:
+            FileNotFoundError, MissingFileError, BatchNotAvailableError: there is no such file.
+            CorruptFileError: it is damaged, or what it names is.
+        """
+        files: ListedFiles | LineageFiles
+        if version_id[1] is None:
+            files = ListedFiles(self._fs, listing, self._format, version_id)
+        else:
+            files = LineageFiles(self._fs, self._folder, self._format, version_id)
+        with closing(files.open(version_id, kind)) as source:
+            for chunk in self._records(files, source, version_id, kind):
+                look(chunk)
+
+    def _records(
+        self, files: VersionFiles, source: Input, version_id: VersionId, kind: FileKind
+    ) -> Iterator[RecordChunk]:
+        yield from files.chunks(source, version_id, kind)
+        source.finish()
 
     def restart(self, version: int) -> Restart:
         """What a load of `version` reads. Raises as a load does where files are missing, or a snapshot is damaged."""

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 from pyarrow.fs import FileType
 
 from hdfsstore._cext.sst import Merge, Overlay
-from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.codecs.records import FileKind, RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
@@ -148,6 +148,17 @@ class RocksDbPartitionReader(BasePartitionReader):
             return [sst.remote for sst in archive.decode(read_file(self._fs, zip_path), zip_path).ssts]
         except (FileNotFoundError, CorruptFileError):
             return []
+
+    def _records(
+        self, files: VersionFiles, source: Input, version_id: VersionId, kind: FileKind
+    ) -> Iterator[RecordChunk]:
+        if kind == "delta":
+            yield from super()._records(files, source, version_id, kind)
+            return
+        found = _decoded(files, version_id, source)
+        yield from Database(self._fs, self._folder, found, files.path(version_id, kind)).chunks(
+            Overlay(), self._delimiter
+        )
 
     def _merged(self, files: VersionFiles, chain: Chain, within: Within, stack: ExitStack) -> Iterator[RecordChunk]:
         changelogs, base = self._opened(files, chain, stack)

@@ -35,6 +35,7 @@ def test_help_names_the_commands(run: Run) -> None:
         "rewrite",
         "rewind",
         "undo",
+        "verify",
     )
     assert [name for name in names if f"\n  {name} " not in out] == []
 

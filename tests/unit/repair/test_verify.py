@@ -1,0 +1,154 @@
+"""verify: what Spark wrote is sound, and each kind of damage is found, with its file and the batches that it spoils."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hdfsstore.repair.verify import verify
+from tests.support.truth import DATA, Case, cases, few_cases
+
+NEWEST = DATA / "spark-4.3.0"
+BY_HAND = "fewer_partitions_by_hand"
+STATE_FILES = [
+    ("aggregation", "state/0/0/*.delta"),
+    ("snapshots", "state/0/0/*.snapshot"),
+    ("rocksdb_changelog_later", "state/0/0/*.changelog"),
+    ("rocksdb_more_partitions", "state/0/0/*.zip"),
+    ("rocksdb_more_partitions", "state/0/0/SSTs/*.sst"),
+    ("rocksdb_fewer_partitions_unique_ids", "state/0/0/*.zip"),
+    ("rocksdb_unique_ids", "state/0/0/*.changelog"),
+]
+
+
+def copy(name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(NEWEST / name / "checkpoint", tmp_path / "checkpoint"))
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def newest(root: Path, pattern: str) -> Path:
+    found = [path for path in root.glob(pattern) if not path.name.startswith(".")]
+    return max(found, key=lambda path: (int(path.name.partition(".")[0].partition("_")[0]), str(path)))
+
+
+@pytest.mark.parametrize("case", few_cases([each for each in cases() if each.folder.name != BY_HAND]), ids=str)
+def test_what_spark_wrote_is_sound(case: Case) -> None:
+    found = verify(case.checkpoint)
+    assert found.findings == []
+    assert found.sound
+    assert verify(case.checkpoint, logs=True).batches == found.batches
+
+
+@pytest.mark.parametrize("release", ["spark-3.5.9", "spark-4.1.4"])
+def test_rows_that_a_change_by_hand_left_behind_are_found(release: str) -> None:
+    [finding] = verify(DATA / release / BY_HAND / "checkpoint").findings
+    assert finding.kind == "PlacementError"
+    assert finding.batches == (2, 3)
+    assert finding.path is not None
+    assert finding.path.endswith("state/0/1/2.delta")
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "pattern"),
+    [
+        (damage, name, pattern)
+        for damage in (flip, cut, Path.unlink)
+        for name, pattern in STATE_FILES
+        # A lost snapshot is none where older files give the same version.
+        if damage is not Path.unlink or not pattern.endswith(("snapshot", "zip"))
+    ],
+)
+def test_a_damaged_file_of_the_state_is_found(
+    damage: Callable[[Path], None], name: str, pattern: str, tmp_path: Path
+) -> None:
+    root = copy(name, tmp_path)
+    path = sorted(root.glob(pattern))[-1] if "SSTs" in pattern else newest(root, pattern)
+    damage(path)
+    findings = verify(root).findings
+    assert findings
+    assert all(finding.batches for finding in findings)
+    assert any(path.name in (finding.path or "") for finding in findings), findings
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_damaged_entry_of_a_log_is_found(damage: Callable[[Path], None], log: str, tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    path = root / log / "1"
+    damage(path)
+    [finding] = verify(root, logs=True).findings
+    assert (finding.path, finding.batches) == (str(path), (1,))
+
+
+def test_a_commit_without_its_entry_of_offsets_is_found(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    last = newest(root, "offsets/*")
+    last.unlink()
+    [finding] = verify(root, logs=True).findings
+    assert (finding.path, finding.batches) == (str(last), (int(last.name),))
+
+
+def test_a_lost_delta_is_one_finding_with_all_batches_that_need_it(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    (root / "state/0/0/2.delta").unlink()
+    found = verify(root, logs=True)
+    [finding] = found.findings
+    assert finding.path == str(root / "state/0/0/2.delta")
+    assert finding.batches == tuple(found.batches[1:])
+
+
+def test_a_lost_partition_and_a_lost_schema_are_found(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    shutil.rmtree(root / "state/0/1")
+    (root / "state/0/0/_metadata/schema").unlink()
+    paths = [finding.path for finding in verify(root, logs=True).findings]
+    assert paths == [str(root / "state/0/0/_metadata/schema"), str(root / "state/0/1")]
+
+
+def test_a_stale_checksum_file_is_found(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    folder = root / "state/0/0"
+    shutil.copy(folder / ".1.delta.crc", folder / ".2.delta.crc")
+    findings = verify(root).findings
+    assert len(findings) == 1
+    assert findings[0].batches[0] == 1
+
+
+def test_a_batch_that_was_begun_a_stale_folder_and_an_orphan_are_no_damage(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    last = newest(root, "commits/*")
+    last.unlink()
+    shutil.copytree(root / "state/0/1", root / "state/0/7")
+    flip(root / "state/0/7/1.delta")
+    (root / "state/0/0/.leftover.tmp").write_bytes(b"x")
+    found = verify(root)
+    assert found.sound
+    assert [f"Batch {last.name} was begun" in note for note in found.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "spoilt"), [("rocksdb_aggregation", (3,)), ("rocksdb_fewer_partitions_unique_ids", (2, 3, 4))]
+)
+def test_a_lost_zip_spoils_all_batches_that_begin_with_it(name: str, spoilt: tuple[int, ...], tmp_path: Path) -> None:
+    root = copy(name, tmp_path)
+    newest(root, "state/0/0/*.zip").unlink()
+    found = verify(root, logs=True)
+    assert [finding.batches for finding in found.findings] == [spoilt]
+
+
+def test_a_lost_snapshot_is_no_damage_where_the_deltas_give_the_version(tmp_path: Path) -> None:
+    root = copy("snapshots", tmp_path)
+    newest(root, "state/0/0/*.snapshot").unlink()
+    assert verify(root).sound
