@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from hdfsstore.fs.hadoop_conf import read_hadoop_conf
 from hdfsstore.fs.s3_keys import is_known
+from hdfsstore.spark.querylog.session_storage import session_storage
 
 _CORE = """<?xml version="1.0"?>
 <?xml-stylesheet type="text/xsl" href="configuration.xsl"?>
@@ -75,3 +76,13 @@ def test_every_setting_of_s3a_that_hadoop_has_a_default_for_is_known(spark: Spar
     names = set(jvm.org.apache.hadoop.conf.Configuration().getPropsWithPrefix("fs.s3a."))
     assert len(names) > 50
     assert {name for name in names if not is_known(name)} == set()
+
+
+@pytest.mark.parametrize("name", ["check points", "50%", "a%20b", "a+b", "Prüfung"])
+def test_a_folder_of_a_session_has_its_letters_as_they_are(spark: SparkSession, name: str) -> None:
+    """Hadoop's Path.toUri encodes blanks and percent signs, and Spark's own files have the plain name."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"hdfs://127.0.0.1:1/{name}/query")
+    conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    storage = session_storage(spark, path, conf, client=None, timeout_s=None)
+    assert storage.given.uri == f"hdfs://127.0.0.1:1/{name}/query"

@@ -110,8 +110,9 @@ def session_storage(
     if scheme in S3_SCHEMES:  # before Hadoop has opened it: it takes keys from a URI
         s3_place(path.toString())
     filesystem = path.getFileSystem(hadoop_conf)
-    uri = filesystem.makeQualified(path).toUri()
-    scheme, text = uri.getScheme().lower(), uri.toString()
+    qualified = filesystem.makeQualified(path)
+    uri = qualified.toUri()
+    scheme, text = uri.getScheme().lower(), qualified.toString()
     if scheme == "file":
         return SessionStorage(StorageLocation(uri.getPath()))
     if scheme in S3_SCHEMES:
@@ -129,7 +130,7 @@ def session_storage(
             authority, conf, client=client, user=user, timeout_s=timeout_s, servers_protect=demanded
         )
         return SessionStorage(StorageLocation(plain, settings))
-    return SessionStorage(StorageLocation(text))
+    return SessionStorage(StorageLocation(uri.toString()))  # the others decode it
 
 
 def session_conf(spark: SparkSession, hadoop_conf: Any) -> tuple[HadoopConf, str | None]:
