@@ -6,130 +6,26 @@ goes on, and the state is what the input says.
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import shutil
-import subprocess
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from typer.testing import CliRunner
 
 from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
-from hdfsstore.cli.app import app
 from hdfsstore.repair.backup import Backup
-from hdfsstore.repair.verbs import repartition
+from hdfsstore.repair.edit import Edit
+from hdfsstore.repair.verbs import edit, repartition
+from tests.spark.support.broken import Case
+from tests.spark.support.clicks import BATCHES, Clicks, by_two, users, with_longest
+from tests.spark.support.own_checkpoint import CHANGELOGS
 from tests.spark.support.repairs import configured
 
 PAGE = Path(__file__).parents[2] / "docs/broken.md"
-FENCED = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BATCHES = 4
-Totals = dict[str, tuple[int, int]]
-
-
-class Clicks:
-    """A query that counts clicks of users and adds their seconds, and the files that it reads, one a batch."""
-
-    def __init__(self, spark: SparkSession, folder: Path, files: int = BATCHES, first_user: str = "u00") -> None:
-        self.spark = spark
-        self._first_user = first_user
-        self._input = folder / "input"
-        self._input.mkdir(parents=True)
-        self.checkpoint = folder / "checkpoint"
-        for number in range(files):
-            self.write(number)
-        self.run(self.checkpoint)
-
-    def write(self, number: int, times: int = 1) -> None:
-        """Writes a file: each user has a click, and a visitor comes who never comes again."""
-        users = [self._first_user, *(f"u{user:02}" for user in range(1, 20)), f"visitor {number}"]
-        rows = [{"user": user, "seconds": times * (10 * number + i)} for i, user in enumerate(users)]
-        (self._input / f"{number:03}.json").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-    def totals(self) -> Totals:
-        """What the files say: the number of clicks of each user, and their seconds."""
-        counts: Counter[str] = Counter()
-        seconds: Counter[str] = Counter()
-        for file in self._input.iterdir():
-            for row in map(json.loads, file.read_text("utf-8").splitlines()):
-                counts[row["user"]] += 1
-                seconds[row["user"]] += row["seconds"]
-        return {user: (counts[user], seconds[user]) for user in counts}
-
-    def run(self, checkpoint: Path, *, longest: bool = False) -> None:
-        """Starts the query, and waits until there is no input left. With `longest` it has one more aggregate."""
-        aggregates = [F.count("*"), F.sum("seconds"), *([F.max("seconds")] if longest else [])]
-        clicks = self.spark.readStream.schema("user string, seconds long").option("maxFilesPerTrigger", 1)
-        totals = clicks.json(str(self._input)).groupBy("user").agg(*aggregates)
-        writer = totals.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
-        writer.trigger(availableNow=True).start().awaitTermination()
-
-
-class Case:
-    """A section of the page, and a copy of the query's checkpoint at `/data/checkpoint`."""
-
-    def __init__(self, section: str, clicks: Clicks, folder: Path) -> None:
-        self.clicks = clicks
-        self.folder = folder
-        self.checkpoint = folder / "data/checkpoint"
-        self._messages = FENCED.findall(section)
-        self._commands = re.findall(r"^    (\S.*)$", FENCED.sub("", section), re.MULTILINE)
-        self._ran: set[str] = set()
-        self.fresh()
-
-    def fresh(self) -> None:
-        """Puts the checkpoint back as the query has left it."""
-        shutil.rmtree(self.folder / "data", ignore_errors=True)
-        shutil.copytree(self.clicks.checkpoint, self.checkpoint)
-
-    def spark_says(self, number: int, *, longest: bool = False) -> None:
-        """Starts the query, which ends with this message of the section."""
-        with pytest.raises(PySparkException) as raised:
-            self.clicks.run(self.checkpoint, longest=longest)
-        message = self._at_home(" ".join(self._messages[number].split()))
-        pattern = ".*".join(map(re.escape, message.split("...")))
-        assert re.search(pattern, " ".join(str(raised.value).split())), str(raised.value)
-        self._ran.add(self._messages[number])
-
-    def do(self, number: int, status: int = 0) -> str:
-        """Runs this command of the section, which ends with this status. Returns what it prints."""
-        command = self._commands[number]
-        self._ran.add(command)
-        words = shlex.split(self._at_home(command))
-        if words[0] != "hdfsstore":
-            done = subprocess.run(["sh", "-c", self._at_home(command)], text=True, capture_output=True)
-            assert done.returncode == status, done.stderr
-            return done.stdout
-        result = CliRunner().invoke(app, words[1:], prog_name="hdfsstore")
-        assert result.exit_code == status, result.output
-        return result.output
-
-    def goes_on(self, expected: Totals | None = None, checkpoint: Path | None = None) -> None:
-        """Starts the query, which reads what is left of the input. The state is then what the files say, or this."""
-        self.clicks.run(checkpoint or self.checkpoint)
-        assert self.state(checkpoint) == (expected or self.clicks.totals())
-
-    def state(self, checkpoint: Path | None = None) -> Totals:
-        rows = Checkpoint(checkpoint or self.checkpoint).read_state().to_pylist()
-        found = {row["key"]["user"]: (row["value"]["count"], row["value"]["sum"]) for row in rows}
-        assert len(found) == len(rows), "a key is in two partitions"
-        return found
-
-    def assert_whole(self) -> None:
-        """Nothing of the section was left out."""
-        assert {*self._messages, *self._commands} == self._ran
-
-    def _at_home(self, text: str) -> str:
-        return re.sub(r"/(?=(data|backup)/)", f"{self.folder}/", text)
-
-
 Test = Callable[[Case], None]
 CASES: dict[str, Test] = {}
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
@@ -194,6 +90,16 @@ def state_file(tried: Case) -> None:
     assert "Restore the file" in tried.do(1, status=1)
 
 
+@case("A state file of RocksDB is missing or damaged")
+def changelog(tried: Case) -> None:
+    newest = tried.checkpoint / f"state/0/0/{BATCHES}.changelog"
+    drop(newest)
+    tried.spark_says(0)
+    assert re.search(rf"{newest}.*\(batches 3\)", tried.do(0, status=1))
+    tried.do(1)
+    tried.goes_on()
+
+
 @case("An entry of a log is empty")
 def empty_entry(tried: Case) -> None:
     offsets, commits = tried.checkpoint / "offsets/3", tried.checkpoint / "commits/3"
@@ -230,7 +136,8 @@ def repair_under_way(tried: Case) -> None:
 @case("The query is another one")
 def other_schema(tried: Case) -> None:
     before = tried.state()
-    tried.spark_says(0, longest=True)
+    for number, query in enumerate((with_longest, by_two, users)):
+        tried.spark_says(number, query)
     assert "count int64, sum int64" in tried.do(0)
     tried.do(1)
     assert len(before) == len(Checkpoint(tried.checkpoint).read_state())
@@ -248,13 +155,16 @@ def no_metadata(tried: Case) -> None:
     tried.goes_on()
 
 
-@case("The state is gone")
+@case("The state or the log of a source is gone")
 def no_state(tried: Case) -> None:
     query_id = Checkpoint(tried.checkpoint).query_id
-    tried.do(0)
-    shutil.rmtree(tried.checkpoint / "state")
-    tried.spark_says(0)
+    tried.do(1)
     copy = tried.folder / "backup/checkpoint"
+    for number, lost in enumerate(("state", "sources")):
+        tried.fresh()
+        shutil.rmtree(tried.checkpoint / lost)
+        tried.spark_says(number)
+        assert ("Sound: 4 batches, 0 state files" in tried.do(0)) == (lost == "state")
     tried.goes_on(checkpoint=copy)
     assert Checkpoint(copy).query_id == query_id
     assert Checkpoint(copy).latest_batch_id == BATCHES
@@ -321,6 +231,38 @@ def other_provider(tried: Case) -> None:
     assert (tried.checkpoint / f"state/0/0/{BATCHES + 2}.zip").exists()
 
 
+@case("A restart takes long")
+def many_deltas(tried: Case) -> None:
+    assert re.search(r"a restart reads +delta: 8 of", tried.do(0))
+    tried.do(1)
+    assert re.search(r"a restart reads +snapshot: 2 of", tried.do(2))
+    tried.goes_on()
+
+
+@case("hdfsstore refuses: a batch was begun")
+def begun(tried: Case) -> None:
+    with pytest.raises(PySparkException):
+        tried.clicks.run(tried.checkpoint, with_longest)
+    assert tried.message(0) in " ".join(tried.do(0, status=1).split())
+    tried.do(1)
+    tried.goes_on()
+
+
+@case("The log of the file sink lacks a batch")
+def no_entry_of_the_sink(tried: Case) -> None:
+    """The batch that the edit added is number 4, and the next one compacts the sink's log."""
+    spark = tried.clicks.spark
+    with configured(spark, {"spark.sql.streaming.fileSink.log.compactInterval": "6"}):
+        edit(tried.checkpoint, None, Edit(remove="key.user = 'u03'"))
+        tried.clicks.write(BATCHES)
+        tried.spark_says(0)
+        tried.do(0)
+        tried.do(1)
+        tried.clicks.run(tried.checkpoint)
+    rows = [row.user for row in spark.read.json(str(tried.folder / "data/out")).collect()]
+    assert sorted(rows) == sorted([*tried.clicks.totals(), "u03"]), "u03 was forgotten, and came again"
+
+
 @case("One partition is much larger than the others")
 def huge_key(tried: Case) -> None:
     huge = max(tried.state(), key=len)
@@ -357,7 +299,20 @@ def with_a_huge_key(spark: SparkSession, folder: Path) -> Clicks:
     return Clicks(spark, folder / "own", first_user="x" * 200_000)
 
 
+def in_rocksdb(spark: SparkSession, folder: Path) -> Clicks:
+    with configured(spark, {PROVIDER: ROCKSDB_PROVIDER, CHANGELOGS: "true"}):
+        made = Clicks(spark, folder / "own")
+    made.write(BATCHES)
+    return made
+
+
+def to_files(spark: SparkSession, folder: Path) -> Clicks:
+    return Clicks(spark, folder / "own", query=users, sink=folder / "data/out")
+
+
 OWN_QUERIES = {
+    "A state file of RocksDB is missing or damaged": in_rocksdb,
+    "The log of the file sink lacks a batch": to_files,
     "A batch was wrong": with_a_bad_file,
     "One partition is much larger than the others": with_a_huge_key,
 }
