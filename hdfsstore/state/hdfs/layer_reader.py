@@ -14,7 +14,7 @@ from hdfsstore.codecs.lineage import read_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, Start, read_chunks
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
-from hdfsstore.fs.reading import open_input
+from hdfsstore.fs.reading import Input, open_input
 from hdfsstore.state.indexes import Indexes, no_indexes
 from hdfsstore.state.local.store_deltas import StoreDeltas
 from hdfsstore.state.versions.chain import VersionFiles, read_version
@@ -97,12 +97,10 @@ class StoreReader(VersionReader):
 
     def delta(self, version_id: VersionId) -> Delta:
         """Reads one delta. FileNotFoundError: there is none; CorruptFileError: it is damaged."""
-        with_id = version_id[1] is not None
-        content = self._local_deltas.content(version_id) if with_id and self._local_deltas else None
-        if content is not None:
-            return self._parsed(io.BytesIO(content), version_id)
-        # Files with ids are only ours, and have no checksum files.
-        source = open_input(self.fs, self.path(version_id, "delta"), () if with_id else None)
+        if version_id[1] is not None:
+            with self._open_with_id(version_id) as source:
+                return self._parsed(source, version_id)
+        source = open_input(self.fs, self.path(version_id, "delta"), None)
         with self.digested(source, version_id, "delta") as digested:
             delta = self._parsed(digested, version_id)
             return replace(delta, digest=digested.finish())
@@ -123,6 +121,10 @@ class StoreReader(VersionReader):
     def chain(self, version: int) -> Chain:
         """The files of a version without an id, by a listing."""
         return StateFiles.list(self.fs, self.folder).chain(version)
+
+    def _open_with_id(self, version_id: VersionId) -> Input | io.BytesIO:
+        content = None if self._local_deltas is None else self._local_deltas.content(version_id)
+        return super()._open_with_id(version_id) if content is None else io.BytesIO(content)
 
     def _version(self, files: VersionFiles, chain: Chain, repaired: bool) -> Loaded:
         before = () if chain.snapshot is None else (chain.snapshot,)

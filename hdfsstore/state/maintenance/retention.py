@@ -64,6 +64,14 @@ class Unresolved(Exception):
     """The oldest retained version's chain is incomplete, or not certain."""
 
 
+class _Known(NamedTuple):
+    """What an Ancestry knew at some time, under its names."""
+
+    ids: dict[int, str]
+    begin: int
+    switched: bool
+
+
 class Ancestry:
     """Tells on which attempt of each version the driver's version is built, from lineages.
 
@@ -77,6 +85,7 @@ class Ancestry:
         self._ids: dict[int, str] = {}
         self._begin = 0  # the oldest known version; all newer ones up to the driver's version are known
         self._switched = False  # whether the versions before that are of format version 1
+        self._before_gap: _Known | None = None  # older than the versions that this process has not seen
 
     def advance(self, driver_version: VersionId, lineage: Sequence[VersionId]) -> None:
         """Notes the driver's version and its `lineage`: consecutive versions before it, oldest first."""
@@ -88,6 +97,8 @@ class Ancestry:
         begin = min(newer)
         same = self._ids.get(begin) == newer[begin]
         if not same:
+            if self._ids and max(self._ids) < begin:
+                self._before_gap = _Known(self._ids, self._begin, self._switched)
             self._begin, self._switched = begin, False
         kept = {number: item for number, item in self._ids.items() if same and number < begin}
         self._ids = kept | newer
@@ -96,7 +107,7 @@ class Ancestry:
         """Drops the versions before `below`, which nobody will ask for again."""
         if self._begin < below <= max(self._ids, default=0):
             self._ids = {version: item for version, item in self._ids.items() if version >= below}
-            self._begin, self._switched = below, False
+            self._begin, self._switched, self._before_gap = below, False, None
 
     def items(self) -> Iterable[VersionId]:
         """The known versions, without reading."""
@@ -115,9 +126,17 @@ class Ancestry:
             if older:
                 self._ids.update((number, str(item)) for number, item in older)
                 self._begin = older[0][0]
+                self._close_gap()
             else:
                 self._switched = True  # a full snapshot, after versions without ids; or the very first version
         return self._ids.get(version)
+
+    def _close_gap(self) -> None:
+        """Takes what is known of the same attempt's ancestors, so that it is not read again."""
+        known = self._before_gap
+        if known is not None and known.ids.get(self._begin) == self._ids[self._begin]:
+            self._ids = {version: item for version, item in known.ids.items() if version < self._begin} | self._ids
+            self._begin, self._switched, self._before_gap = known.begin, known.switched, None
 
 
 class Retention:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from io import BytesIO
 
 from pyarrow.fs import FileType
 
@@ -43,9 +44,13 @@ class VersionReader:
             CorruptFileError: it is damaged.
         """
         path = self.path(version_id, "delta")
-        with open_input(self.fs, path, ()) as source:
+        with self._open_with_id(version_id) as source:
             reader = open_reader(self.format.compression_codec, source, path=path)
             return tuple(read_header(reader, path, version_id[0], typed=self.format.typed)[0])
+
+    def _open_with_id(self, version_id: VersionId) -> Input | BytesIO:
+        """Opens a delta with an id. Only we write such files, without checksum files."""
+        return open_input(self.fs, self.path(version_id, "delta"), ())
 
     def is_unchanged(self, version_id: VersionId, digest: FileDigest | None) -> bool:
         """Whether the version's file still has the digest. Reads the file, where the version has no id."""

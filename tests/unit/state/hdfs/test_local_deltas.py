@@ -51,6 +51,14 @@ def test_a_worker_reads_what_others_of_its_host_have_committed(executors: Execut
     assert read(one, last) == rows_at(8)
 
 
+def test_a_lineage_is_read_from_the_local_delta(executors: Executors) -> None:
+    """Retention asks for lineages of versions that others have committed."""
+    one, other = executors.worker(), executors.worker()
+    versions = chain(one, 3)
+    path_of(executors, versions[3]).unlink()
+    assert list(other._loader._reader.lineage(versions[3])) == versions[1:3]
+
+
 def test_a_worker_of_another_host_reads_the_checkpoint(executors: Executors) -> None:
     versions = chain(executors.worker(), 3)
     assert read(executors.worker("elsewhere"), versions[3]) == rows_at(3)

@@ -263,6 +263,34 @@ class TestUniqueIds:
             folder.retention.run((version, A), [(version - 1, A)])
         assert read == [(19, A)]
 
+    def test_what_was_known_before_a_gap_is_not_read_again(self, tmp_path):
+        """Other processes had the partition in between."""
+        folder = Folder(tmp_path, keep=10)
+        read = []
+        whole = folder.read_lineage
+        folder.retention._read_lineage = lambda item: read.append(item) or whole(item)
+        for version in range(1, 41):
+            folder.chain([version], base=max(1, version - 1))
+        folder.add(*(name(version, A, "snapshot") for version in range(5, 41, 5)))
+        folder.retention.run((20, A), [(19, A)])
+        assert [version for version, _ in read] == list(range(19, 10, -1))
+        read.clear()
+        folder.retention.run((25, A), [(24, A)])
+        assert [version for version, _ in read] == [24, 23, 22, 21]
+        assert min(int(file.split("_")[0]) for file in folder.left()) == 15
+
+    def test_what_was_known_before_a_gap_may_have_lost(self, folder):
+        """This process knows versions 5 and 6 of A, and a retry has written them again as B."""
+        folder.chain(range(1, 7), base=1)
+        folder.add(name(1, A, "snapshot"))
+        folder.retention.run((6, A), [(v, A) for v in range(1, 6)])  # R = 4
+        folder.add(name(5, B), name(6, B), *(name(v, C) for v in range(7, 11)))
+        folder.lineages |= {(5, B): [(4, A)], (6, B): [(5, B)], (7, C): [(6, B)]}
+        folder.lineages |= {(v, C): [(v - 1, C)] for v in range(8, 11)}
+        folder.retention.run((10, C), [(9, C)])  # R = 8
+        expected = {name(v, A) for v in range(1, 5)} | {name(5, B), name(6, B)} | {name(v, C) for v in range(7, 11)}
+        assert folder.left() == expected | {name(1, A, "snapshot")}
+
     def test_listing_is_rare(self, tmp_path):
         folder = Folder(tmp_path, keep=100)
         folder.chain(range(1, 401))
