@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+from hdfsstore.repair import limits
 
 T = TypeVar("T")
 
@@ -42,19 +54,28 @@ def rows_counted(batches: Iterable[pa.RecordBatch], what: str, partitions: int) 
 
 
 @contextmanager
-def rows_told() -> Iterator[Callable[[str, int], None]]:
-    """Gives a function that is told what is done and how many more rows it was done with, by any thread."""
-    with _progress(TextColumn("{task.completed:,} rows")) as bar:
-        tasks: dict[str, TaskID] = {}
+def rows_told() -> Iterator[limits.Progress]:
+    """Gives a function that shows what it is told."""
+    with _progress(_Rows()) as bar:
+        tasks: dict[tuple[str, int | None], TaskID] = {}
         lock = Lock()
 
-        def tell(what: str, rows: int) -> None:
+        def tell(what: str, rows: int, total: int | None = None, /) -> None:
             with lock:
-                if what not in tasks:
-                    tasks[what] = bar.add_task(what, total=None)
-            bar.advance(tasks[what], rows)
+                task = (what, total)  # what is done a second time has a total, and begins anew
+                if task not in tasks:
+                    tasks[task] = bar.add_task(what, total=total)
+            bar.advance(tasks[task], rows)
 
         yield tell
+
+
+class _Rows(ProgressColumn):
+    """How many rows, and of how many where that is known."""
+
+    def render(self, task: Task) -> Text:
+        of = "" if task.total is None else f" of {int(task.total):,}"
+        return Text(f"{int(task.completed):,}{of} rows")
 
 
 def _progress(count: ProgressColumn) -> Progress:

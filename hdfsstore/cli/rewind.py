@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from hdfsstore import repair
 from hdfsstore.cli import options
 from hdfsstore.cli.option_file import read_options
-from hdfsstore.cli.plans import DryRun, show
-from hdfsstore.repair import rewind as repair
+from hdfsstore.cli.plans import MEMORY, DryRun, Memory, Tmp, limits_of, show
+from hdfsstore.cli.progress import rows_told
 
 
 def rewind(
@@ -40,6 +41,8 @@ def rewind(
         str | None,
         typer.Option(metavar="FOLDER", help="The folder of the query's file sink, whose log is set back too."),
     ] = None,
+    memory: Memory = MEMORY,
+    tmp: Tmp = None,
     dry_run: DryRun = False,
     json: options.Json = False,
     option_file: options.OptionFile = None,
@@ -52,15 +55,18 @@ def rewind(
     """
     if replay + replay_merged + continue_numbers > 1:
         raise typer.BadParameter("--replay, --replay-merged and --continue-numbers exclude each other")
-    plan = repair.rewind(
-        path,
-        to_batch,
-        replay=replay,
-        replay_merged=replay_merged,
-        continue_numbers=continue_numbers,
-        sink_accepts_batches_again=sink_accepts_batches_again,
-        file_sink=file_sink,
-        dry_run=dry_run,
-        storage_options=read_options(option_file) or None,
-    )
+    with rows_told() as progress:
+        plan = repair.rewind(
+            path,
+            to_batch,
+            replay=replay,
+            replay_merged=replay_merged,
+            continue_numbers=continue_numbers,
+            sink_accepts_batches_again=sink_accepts_batches_again,
+            file_sink=file_sink,
+            dry_run=dry_run,
+            storage_options=read_options(option_file) or None,
+            limits=limits_of(memory, tmp),
+            progress=progress,
+        )
     show(plan, json)

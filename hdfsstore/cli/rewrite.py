@@ -13,17 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from hdfsstore import repair
 from hdfsstore.cli import options
 from hdfsstore.cli.option_file import read_options
-from hdfsstore.cli.plans import DryRun, show
+from hdfsstore.cli.plans import MEMORY, DryRun, Memory, Tmp, limits_of, show
 from hdfsstore.cli.progress import rows_told
 from hdfsstore.conditions.fields import ConditionError
-from hdfsstore.repair import verbs
 from hdfsstore.repair.edit import Edit, sql_function
-from hdfsstore.repair.limits import DEFAULT_MEMORY, Limits
 from hdfsstore.repair.operator_kinds import KINDS
 from hdfsstore.repair.plan import Plan
-from hdfsstore.state.conf import parse_bytes
 
 
 class Provider(StrEnum):
@@ -112,11 +110,6 @@ OperatorKinds = Annotated[
         show_default=False,
     ),
 ]
-Memory = Annotated[str, typer.Option(help="Rows that are held in memory at a time, such as 256m.")]
-Tmp = Annotated[
-    Path | None,
-    typer.Option(help="A local folder for what does not fit; by default the system's.", show_default=False),
-]
 ToOptionFile = Annotated[
     Path | None,
     typer.Option(
@@ -125,7 +118,6 @@ ToOptionFile = Annotated[
         show_default=False,
     ),
 ]
-_MEMORY = f"{DEFAULT_MEMORY >> 20}m"
 
 
 def _shared(
@@ -134,12 +126,12 @@ def _shared(
     drop_begun: DropBegun = False,
     keep_begun: KeepBegun = False,
     operator_kind: OperatorKinds = None,
-    memory: Memory = _MEMORY,
+    memory: Memory = MEMORY,
     tmp: Tmp = None,
     dry_run: DryRun = False,
     option_file: options.OptionFile = None,
     to_option_file: ToOptionFile = None,
-) -> verbs.Options:
+) -> repair.Options:
     """The options that all of these commands have."""
     if drop_begun and keep_begun:
         raise typer.BadParameter("--drop-begun and --keep-begun exclude each other")
@@ -150,7 +142,7 @@ def _shared(
         "drop_begun": drop_begun,
         "keep_begun": keep_begun,
         "operator_kinds": dict(_operator_kind(text) for text in operator_kind or ()),
-        "limits": Limits(_memory(memory), None if tmp is None else str(tmp)),
+        "limits": limits_of(memory, tmp),
         "dry_run": dry_run,
         "storage_options": storage,
         "to_storage_options": storage if to_option_file is None else read_options(to_option_file) or None,
@@ -222,7 +214,7 @@ def fork(path: options.Location, to: To, **chosen: Any) -> Plan:
 
     Example: hdfsstore fork /data/checkpoint --batch 56 --to /data/trial
     """
-    return verbs.fork(path, to, **chosen)
+    return repair.fork(path, to, **chosen)
 
 
 @_with(_where, _shared)
@@ -231,7 +223,7 @@ def repartition(path: options.Location, partitions: Partitions, **chosen: Any) -
 
     Example: hdfsstore repartition /data/checkpoint --partitions 10 --to /data/checkpoint-10
     """
-    return verbs.repartition(path, partitions=partitions, **chosen)
+    return repair.repartition(path, partitions=partitions, **chosen)
 
 
 @_with(_where, _shared)
@@ -240,7 +232,7 @@ def convert(path: options.Location, provider: ToProvider, **chosen: Any) -> Plan
 
     Example: hdfsstore convert /data/checkpoint --provider rocksdb --to /data/checkpoint-rocksdb
     """
-    return verbs.convert(path, provider=provider.value, **chosen)
+    return repair.convert(path, provider=provider.value, **chosen)
 
 
 @_with(_where, _edits, _shared)
@@ -251,7 +243,7 @@ def edit(path: options.Location, **chosen: Any) -> Plan:
     """
     if chosen["change"] is None:
         raise typer.BadParameter("give --remove, --set or --sql")
-    return verbs.edit(path, **chosen)
+    return repair.edit(path, **chosen)
 
 
 @_with(_where, _edits, _shared)
@@ -267,7 +259,7 @@ def rewrite(
     """
     change = chosen.pop("change")
     edits = [] if change is None else [change]
-    return verbs.rewrite(path, partitions=partitions, provider=provider and provider.value, edits=edits, **chosen)
+    return repair.rewrite(path, partitions=partitions, provider=provider and provider.value, edits=edits, **chosen)
 
 
 def _operator_kind(text: str) -> tuple[int, str]:
@@ -275,10 +267,3 @@ def _operator_kind(text: str) -> tuple[int, str]:
     if not equals or not number.isdecimal() or kind not in KINDS:
         raise typer.BadParameter(f"{text!r} is not such as 0={KINDS[0]}", param_hint="--operator-kind")
     return int(number), kind
-
-
-def _memory(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except (ValueError, KeyError):
-        raise typer.BadParameter(f"{text!r} is not a size such as 256m or 2g", param_hint="--memory") from None

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from hdfsstore import repair
 from hdfsstore.cli import options
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.plans import DryRun, show
-from hdfsstore.repair import undo as repair
 
 
 def undo(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
 
 DEFAULT_MEMORY = 1 << 30
 
-# Told what is done ("operator 0, default: reading") and how many more rows it was done with.
-Progress: TypeAlias = Callable[[str, int], object]
+
+class Progress(Protocol):
+    """Is told how far the work is, by any thread."""
+
+    def __call__(self, what: str, rows: int, total: int | None = None, /) -> object:
+        """Takes what is done ("operator 0, default: reading"), with how many more rows, and of how many if known."""
 
 
-def silent(_: str, __: int) -> None:
+def silent(_what: str, _rows: int, _total: int | None = None, /) -> None:
     """Tells nobody."""
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.errors import RepairError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import resolve
@@ -36,8 +37,9 @@ from hdfsstore.repair.source import Source
 
 _NO_ENTRY = (
     "Spark's file sink needs an entry of this batch in its log, or the query ends at the next compaction: give "
-    "--file-sink if the query has such a sink"
+    "--file-sink if the query has such a sink, or write a new checkpoint with --to"
 )
+_AGGREGATION = "stateStoreSave"
 # Writes the state as a version below a path, and returns its unique ids.
 WriteState = Callable[[FileManager, str, int], UniqueIds]
 
@@ -135,7 +137,7 @@ class NewBatch:
         plan.notes.append(
             f"the offsets of batch {source.batch_id} come again as batch {change.batch_id}, which has no output"
         )
-        if change.sink is None:
+        if change.sink is None and self._may_have_a_file_sink():
             plan.notes.append(_NO_ENTRY)
         if backup is not None and not dry_run:
             in_place.carry_out(backup, partial(self._write, write_state))
@@ -152,6 +154,20 @@ class NewBatch:
             commit = with_unique_ids(source.commits[source.batch_id], path, ids)
             backup.stage(f"{CHECKPOINT}commits/{version - 1}", commit)
         return state_files_from(source.fs, source.path, first)
+
+    def _may_have_a_file_sink(self) -> bool:
+        """False where the logs rule it out: file sinks are of Spark's first API, and only append.
+
+        Without a watermark Spark refuses an aggregation that appends. A watermark is above 0 after the first rows.
+        """
+        source = self.source
+        batch = source.checkpoint.batch(source.batch_id)
+        names = {state.operator.name for state in source.states}
+        if _AGGREGATION in names and not max(batch.watermark_ms, batch.next_watermark_ms or 0):
+            return False
+        commit = read_commit_log(source.fs, f"{source.path}/commits/{source.batch_id}")
+        versions = [sink.get("apiVersion") for sink in commit.sinks.values() if sink.get("isActive", True)]
+        return not versions or any(version != "DSv2" for version in versions)
 
     def _metadata(self) -> dict[str, bytes]:
         """The operators' metadata that the batch needs, by path."""

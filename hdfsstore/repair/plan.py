@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+# So many are named for people.
+_MOST_FILES = 20
+
 
 @dataclass(slots=True)
 class StorePlan:
@@ -81,6 +84,11 @@ class Plan:
                 yield f"  {_line_of(store)}"
         for name, (before, after) in self.conf.items():
             yield f"{name}: {'not set' if before is None else before} -> {after}"
+        if self.files:
+            yield "files beside those of the state:"
+            yield from (f"  {file}" for file in self.files[:_MOST_FILES])
+            if len(self.files) > _MOST_FILES:
+                yield f"  and {len(self.files) - _MOST_FILES:,} more, which --json names"
         if self.disk_bytes is not None:
             yield f"disk needed: about {self.disk_bytes:,} bytes"
         for name, value in self.session.items():

@@ -187,10 +187,12 @@ def _result_of(state: OperatorState, fs: FileManager, root: str, version: int, i
 def _check(state: OperatorState, store: Store, written: list[Written], limits: Limits, progress: Progress) -> None:
     """Reads a store back. Raises CorruptFileError unless its rows are those that were written."""
 
+    total = sum(each.rows for each in written)
+
     def check(partition_id: int) -> None:
         rows = digest = 0
         for count, of_chunk in state.files(store, partition_id).stream(version, _counted):
-            progress(f"operator {store.operator_id}, {store.name}: reading back", count)
+            progress(f"operator {store.operator_id}, {store.name}: reading back", count, total)
             rows, digest = rows + count, (digest + of_chunk) % (1 << 64)
         expected = written[partition_id]
         if (rows, digest) != (expected.rows, expected.digest):

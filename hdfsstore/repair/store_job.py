@@ -97,11 +97,13 @@ class StoreJob:
     def _read(self, plan: StorePlan, writer: _Rows | None) -> None:
         """Reads all rows, gives what becomes of them to the writer if there is one, and counts."""
 
+        known = plan.rows_in  # they were counted for the plan
+
         def read(partition_id: int) -> tuple[int, int, int]:
             total = (0, 0, 0)
             files = self._state.files(self._store, partition_id)
             for counts in files.stream(self._state.version, partial(self._take, partition_id, writer)):
-                self._progress(f"{self._name}: reading", counts[0])
+                self._progress(f"{self._name}: reading", counts[0], known)
                 total = (total[0] + counts[0], total[1] + counts[1], total[2] + counts[2])
             return total
 

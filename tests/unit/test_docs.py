@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ NAMES_OF_CODE = {
     "hdfsstore.fs.client",
     "hdfsstore.fs.timeout",
     "hdfsstore.open_provider",
+    "hdfsstore.repair",
     "hdfsstore.spark",
 }
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -109,6 +111,19 @@ def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
         [code] = [code for _, code in FENCED.findall((ROOT / "README.md").read_text("utf-8")) if f'"{place}"' in code]
         exec(code.replace(place, path.as_posix()), {})
     assert [path.name.split("_")[0] for path in (tmp_path / "0/0").iterdir()] == ["1"]
+
+
+def test_the_examples_of_repairs_run_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(DATA / "spark-4.3.0/aggregation/checkpoint", tmp_path / "checkpoint")
+    names: dict[str, Any] = {}
+    text = (ROOT / "docs/repair.md").read_text("utf-8")
+    for code in (code for kind, code in FENCED.findall(text) if kind == "python"):
+        exec(code.replace("/data", tmp_path.as_posix()), names)
+    assert "2 partitions become 10, 8 rows" in capsys.readouterr().out
+    assert hdfsstore.Checkpoint(tmp_path / "checkpoint-10").operator().store().num_partitions == 10
+    backup, *others = (tmp_path / "checkpoint/_hdfsstore_backup").iterdir()
+    assert (backup / "undone").exists()
+    assert not others
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "development.md").read_text("utf-8")
 # What users import from, and the command's entry.
-PUBLIC = {"hdfsstore", "hdfsstore.spark", "hdfsstore.cli"}
+PUBLIC = {"hdfsstore", "hdfsstore.repair", "hdfsstore.spark", "hdfsstore.cli"}
 
 
 @cache

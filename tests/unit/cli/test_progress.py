@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,12 +47,14 @@ def shown_on_a_terminal(*arguments: str) -> str:
         ("history", str(CHECKPOINT), "--key", "{}", "--json"),
         ("diff", str(CHECKPOINT), "--from", "1", "--to", "9", "--json"),
         ("inspect", str(CHECKPOINT), "--json"),
+        ("fork", str(CHECKPOINT), "--to", "FOLDER/new"),
     ],
     ids=lambda arguments: arguments[0],
 )
 def test_a_bar_on_a_terminal_and_none_in_a_pipe(arguments: tuple[str, ...], tmp_path: Path) -> None:
     arguments = tuple(argument.replace("FOLDER", str(tmp_path)) for argument in arguments)
     assert "━" in shown_on_a_terminal(*arguments)
+    shutil.rmtree(tmp_path / "new", ignore_errors=True)
     piped = subprocess.run([sys.executable, "-m", "hdfsstore", *arguments], capture_output=True, check=True)
     assert "━" not in piped.stderr.decode()
 

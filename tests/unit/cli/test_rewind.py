@@ -10,6 +10,7 @@ def test_a_query_is_set_back_and_the_undo_puts_everything_back(run: Run, tmp_pat
     plan = run("rewind", root, "--to-batch", 1, "--sink-accepts-batches-again", "--dry-run").out
     assert f"rewind {root} at batch 1, in place" in plan
     assert "batches 2 to 3 are taken back" in plan
+    assert "  moved to the backup: commits/3" in plan
     assert content(root) == before
     done = run("rewind", root, "--to-batch", 1, "--sink-accepts-batches-again").out
     assert "done in" in done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -158,6 +159,26 @@ def test_a_function_that_makes_other_rows_does_not_end_the_work_of_a_killed_one(
     assert counted(Checkpoint(root).read_state(unique_names=True)) == counted(rows.slice(0, 1))
     undo(root)
     assert content(root) == before
+
+
+def test_progress_tells_of_how_many_rows_where_that_is_known(tmp_path: Path) -> None:
+    root = copy_of("aggregation", tmp_path / "copy")
+    told: Counter[tuple[str, int | None]] = Counter()
+
+    def tell(what: str, rows: int, total: int | None = None, /) -> None:
+        told[what.removeprefix("operator 0, default: "), total] += rows
+
+    repartition(root, None, 3, progress=tell)
+    assert told == {("reading", None): 8, ("reading", 8): 8, ("writing", None): 0, ("reading back", 8): 8}
+
+
+@pytest.mark.parametrize(
+    ("case", "may"),
+    [("aggregation", False), ("window_aggregation", True), ("drop_duplicates", True), ("query_evolution", False)],
+)
+def test_the_plan_speaks_of_a_file_sink_where_there_may_be_one(case: str, may: bool, tmp_path: Path) -> None:
+    notes = repartition(copy_of(case, tmp_path / "copy"), None, 3, dry_run=True).notes
+    assert any("--file-sink" in note for note in notes) == may
 
 
 def test_a_function_without_a_name_edits_in_place(tmp_path: Path) -> None:
