@@ -10,6 +10,7 @@ from hdfsstore import repair
 from hdfsstore.cli import options
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.plans import DryRun, show
+from hdfsstore.cli.progress import rows_told
 
 
 def undo(
@@ -30,5 +31,8 @@ def undo(
 
     Example: hdfsstore undo /data/checkpoint
     """
-    plan = repair.undo(path, force=force, dry_run=dry_run, storage_options=read_options(option_file) or None)
+    with rows_told() as progress:
+        plan = repair.undo(
+            path, force=force, dry_run=dry_run, storage_options=read_options(option_file) or None, progress=progress
+        )
     show(plan, json)

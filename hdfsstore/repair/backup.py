@@ -24,6 +24,7 @@ from typing import Any
 
 from pyarrow.fs import FileType
 
+from hdfsstore.checkpoint.guard import UNDO
 from hdfsstore.errors import CorruptFileError, RepairError
 from hdfsstore.fs.file_manager import FileManager, OpenFile
 from hdfsstore.fs.location import place_of, resolve
@@ -185,11 +186,27 @@ class Backup:
         """Raises RepairError if the guard is no longer that of this run. For each step, right before it."""
         assert self._guard is not None
         if not self._guard.is_there:
-            raise RepairError(
-                f"another process has gone on with this repair, or has taken it back: `{self.change.verb}` stops here",
-                self._guard.path,
-                remedy="`hdfsstore inspect` says how the checkpoint is",
-            )
+            raise self._taken_over(self._guard.path, "`hdfsstore inspect` says how the checkpoint is")
+
+    def check_written(self, fs: FileManager, path: str) -> None:
+        """Raises RepairError if the guard is no longer that of this run. For each file, right after it was written.
+
+        A file that came between the last check and the end of another run, which has undone the repair, is deleted.
+        """
+        assert self._guard is not None
+        if self._guard.is_there:
+            return
+        marks = {info.base_name for info in self.fs.list_folder(self._folder)}
+        if UNDONE in marks or self._guard.is_held_by(UNDO):
+            fs.delete([path])
+        raise self._taken_over(path, "`hdfsstore inspect` says how the checkpoint is")
+
+    def _taken_over(self, path: str, remedy: str) -> RepairError:
+        return RepairError(
+            f"another process has gone on with this repair, or has taken it back: `{self.change.verb}` stops here",
+            path,
+            remedy=remedy,
+        )
 
     def mark(self, mark: str) -> None:
         self.check_held()
@@ -242,6 +259,10 @@ class Backup:
             fs, where = self.place(path)
             self.check_held()
             fs.delete([where])
+            assert self._guard is not None
+            if not self._guard.is_there:  # the other one came between the check and the delete
+                remedy = f"This file was deleted a moment ago. Put it back if it is missed: {self._moved(path)}"
+                raise self._taken_over(where, remedy)
 
     def copy(self, path: str) -> bool:
         """Copies a file to the backup, unless its copy is there. False: the file is gone."""
@@ -265,13 +286,16 @@ class Backup:
             return bool(fs.file_infos([where])[0].type == FileType.File)
         return True
 
-    def drop_moved(self) -> None:
-        """Deletes the copies in the backup of what is put back."""
-        self.fs.delete([self._moved(path) for path in self.change.moves])
-
     def is_moved(self, path: str) -> bool:
         """Whether the backup has a file that was taken."""
         return bool(self.fs.file_infos([self._moved(path)])[0].type == FileType.File)
+
+    def kept(self) -> dict[str, str]:
+        """Where the checkpoint's files were that the backup has, and where they are."""
+        paths = [path for path in self.change.moves if path.startswith(CHECKPOINT)]
+        infos = self.fs.file_infos([self._moved(path) for path in paths])
+        there = [path for path, info in zip(paths, infos, strict=True) if info.type == FileType.File]
+        return {self.place(path)[1]: self._moved(path) for path in there}
 
     def lost(self) -> list[str]:
         """What was to be moved, and is neither in the backup nor in its place."""
@@ -291,6 +315,7 @@ class Backup:
         self.check_held()
         try:
             fs.create(where, [content])
+            self.check_written(fs, where)
         except FileExistsError:
             if _read(fs, where) != content:
                 raise RepairError(
@@ -298,6 +323,18 @@ class Backup:
                     where,
                     remedy="Is a query running on the checkpoint? Stop it, then `hdfsstore undo`",
                 ) from None
+
+    def is_others(self, path: str) -> bool:
+        """Whether a file is there that is none of those that the verb puts in."""
+        fs, where = self.place(path)
+        try:
+            there = _read(fs, where)
+        except FileNotFoundError:
+            return False
+        try:
+            return path not in self.change.puts or there != self.staged(path)
+        except FileNotFoundError:
+            return True  # that of the verb was not made yet
 
     def take_out(self, path: str) -> None:
         """Deletes a file that was put in; another one of its name stays, and so does one that was moved back."""

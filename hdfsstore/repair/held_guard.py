@@ -6,7 +6,7 @@ import uuid
 from contextlib import closing
 from dataclasses import dataclass
 
-from hdfsstore.checkpoint.guard import Guard, encode_guard
+from hdfsstore.checkpoint.guard import Guard, encode_guard, parse_guard
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.publish import publish
 from hdfsstore.fs.reading import read_whole
@@ -35,8 +35,16 @@ class HeldGuard:
     @property
     def is_there(self) -> bool:
         """Whether it is in its place. For each step, right before it."""
+        return self._found() == self.content
+
+    def is_held_by(self, verb: str) -> bool:
+        """Whether the guard of another run is in its place, for this verb."""
+        found = parse_guard(self._found())
+        return found is not None and found.verb == verb
+
+    def _found(self) -> bytes:
         try:
             with closing(self.fs.open_file(self.path)) as file:
-                return read_whole(file) == self.content
+                return read_whole(file)
         except FileNotFoundError:
-            return False
+            return b""

@@ -13,6 +13,7 @@ own run. So a process that is still at work, and was only taken for dead, stops 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,7 @@ from hdfsstore.repair.files import LogFiles, parts_of_state, state_files_from
 from hdfsstore.repair.held_guard import HeldGuard
 from hdfsstore.state.parallel import run_all
 
+log = logging.getLogger("hdfsstore.repair")
 T = TypeVar("T")
 
 RESUMED = "an earlier run was killed; this one ends its work"
@@ -121,24 +123,50 @@ def begin_undo(backup: Backup) -> None:
     _put_guard(backup, UNDO, max(_newest_entry(backup.fs, backup.root) + 1, backup.change.guard))
 
 
+def committed_meanwhile(backup: Backup) -> dict[int, list[str]]:
+    """The batches that a query has committed while the verb was at work on their numbers, and the files of the commits.
+
+    An undo deletes the state of these numbers, so such a batch is one that was begun again.
+    """
+    change = backup.change
+    if change.state_version is None:
+        return {}
+    commits = LogFiles.listed(backup.fs, backup.root, "commits")
+    found = {}
+    for number in commits.entries:
+        paths = [f"{CHECKPOINT}{path}" for path in commits.paths(number)]
+        is_new = number >= change.state_version - 1 and not {*paths}.intersection(change.moves)
+        if is_new and backup.is_others(paths[-1]):
+            found[number] = paths
+    return found
+
+
 def roll_back(backup: Backup) -> list[str]:
     """Takes a change back, or what was made of it, and deletes the guard.
 
     Returns:
         Files that were moved and cannot be put back: they are not in the backup.
+
+    Raises:
+        RepairError: a query has committed a batch meanwhile. An undo that follows takes it in.
     """
     change = backup.change
     _take_over(backup, UNDO)
     backup.unmark(DONE)
+    for path in [path for paths in committed_meanwhile(backup).values() for path in paths]:
+        backup.take(path)
     for path in reversed(change.puts):
         backup.take_out(path)
     _remove_state(backup)
     moves = change.moves[::-1]
     back = _all(backup.fs, [partial(backup.give_back, path) for path in moves])
+    for number in committed_meanwhile(backup):
+        raise RepairError(
+            f"a query has committed batch {number} just now", backup.root, remedy="Stop the query, then undo again"
+        )
     backup.mark(UNDONE)
     backup.check_held()
     remove(backup.fs, [f"{backup.root}/offsets/{_newest_entry(backup.fs, backup.root)}"])
-    backup.drop_moved()
     return [path for path, there in zip(moves, back, strict=True) if not there]
 
 
@@ -179,6 +207,12 @@ def _take_over(backup: Backup, verb: str) -> None:
     path, guard = _guard(backup.fs, backup.root)
     if guard.backup != backup.name:
         raise guard.error(path)
+    log.warning(
+        "%s: `%s` is gone on with, which another process has begun. If that one still runs, end it: it stops at its "
+        "next step by itself, but may have one file in hand",
+        backup.folder,
+        guard.verb,
+    )
     backup.hold(HeldGuard.put(backup.fs, path, verb, backup.name, overwrite=True))
 
 

@@ -82,6 +82,13 @@ class NewBatch:
                 remedy="Let a newer Spark run a batch on the checkpoint first",
             )
         offsets, commits = (LogFiles.listed(source.fs, source.path, log) for log in ("offsets", "commits"))
+        for number in commits.entries:
+            if number > source.latest and number in offsets.entries:
+                raise RepairError(
+                    f"batch {number} was committed just now: a query runs on the checkpoint",
+                    source.path,
+                    remedy="Stop the query first",
+                )
         change = Change(
             verb,
             arguments,
@@ -148,7 +155,7 @@ class NewBatch:
         assert first is not None
         path = f"{source.path}/commits/{source.batch_id}"
         # A state file that appears after another process has undone the verb would be taken for one of the next batch.
-        files = checked_files(source.fs, backup.check_held)
+        files = checked_files(source.fs, backup.check_held, backup.check_written)
         for version in range(first, change.batch_id + 2):
             ids = write_state(files, source.path, version)
             commit = with_unique_ids(source.commits[source.batch_id], path, ids)

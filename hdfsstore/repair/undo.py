@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from hdfsstore.checkpoint.batch_logs import BatchLogs
@@ -12,8 +13,12 @@ from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import CHECKPOINT, SINK, Backup, Change, last_done
 from hdfsstore.repair.files import LogFiles, entries_after, parts_of_state, state_files_from
+from hdfsstore.repair.limits import Limits, Progress, silent
 from hdfsstore.repair.plan import Plan, Report
+from hdfsstore.repair.put_back import check_readable
 from hdfsstore.repair.sink_log import SinkLog
+
+log = logging.getLogger("hdfsstore.repair")
 
 # The first half of an undo after the query has gone on.
 _SET_ASIDE = "undo --force"
@@ -25,6 +30,8 @@ def undo(
     force: bool = False,
     dry_run: bool = False,
     storage_options: StorageOptions | None = None,
+    limits: Limits | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Puts a checkpoint back to what it was before the last in-place verb. The query must be stopped.
 
@@ -33,13 +40,16 @@ def undo(
         force: also if the query has run since, and its batches since then are moved to a backup of their own; also if
             the backup is not whole, or the checkpoint was moved.
         dry_run: nothing is changed.
+        limits, progress: what reading the state that comes back may take, and who is told of it. It is read before
+            anything is done if the query has run since.
 
     Returns:
         The plan of a dry run, else a Report.
 
     Raises:
         CheckpointNotFoundError: there is no checkpoint.
-        RepairError: there is nothing to undo; or it takes `force`.
+        RepairError: there is nothing to undo; or it takes `force`; or the query has run for so long that its retention
+            has deleted what the backup builds on.
     """
     begun_at = time.monotonic()
     fs, root = resolve(location, storage_options)
@@ -54,6 +64,11 @@ def undo(
     if found is not None:
         backup, since = found[1], None
         notes.append(f"`{found[0].verb}` was killed before its end")
+        notes += [
+            f"batch {number}, which a query has committed while `{backup.change.verb}` was at work, is begun again: "
+            "its rows reach the sink a second time"
+            for number in in_place.committed_meanwhile(backup)
+        ]
     else:
         last = last_done(fs, root, storage_options)
         if last is None:
@@ -67,11 +82,14 @@ def undo(
                     remedy="With --force they are moved to a backup, and their rows are read again after the undo",
                 )
             notes.append(f"what the query has done since is lost: {_named(since)}")
+            check_readable(backup, since, (limits or Limits()).workers, progress)
     if not force:
         _check(backup)
     plan = _plan(backup, notes)
     if dry_run:
         return plan
+    for note in notes:
+        log.warning("%s: %s", root, note)
     if found is None:
         if since is not None:
             aside = Backup.begin(fs, root, since, {}, storage_options)

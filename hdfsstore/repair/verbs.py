@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.rewrite import Rewrite, UniqueIds
 from hdfsstore.repair.sink_log import absolute_location
 from hdfsstore.repair.source import Source
+
+log = logging.getLogger("hdfsstore.repair")
 
 # The state store providers by the names that users give.
 PROVIDERS = {"hdfs": confs.HDFS_PROVIDER, "rocksdb": confs.ROCKSDB_PROVIDER}
@@ -177,7 +180,7 @@ def _written(
         options.get("operator_kinds", {}),
         options.get("limits", Limits()),
         options.get("progress", silent),
-        on_top=new is None and source.batch_id == source.latest,
+        on_top=new is None and source.batch_id == source.latest and not _may_be_written_over(source),
     )
     plan = Plan(verb, source.path, source.batch_id, None if to is None else shown_location(to), work.plan())
     plan.conf = {name: (source.conf.get(name), value) for name, value in work.conf_changes.items()}
@@ -203,6 +206,13 @@ def _written(
             "file_sink": None if sink is None else absolute_location(sink),
         }
         storage_options = options.get("storage_options")
+        if source.begun and not dry_run:
+            log.warning(
+                "%s: batch %d was begun, and its number is taken. End the query first: a task of it that still runs "
+                "may write over the new state",
+                source.path,
+                source.begun[0],
+            )
         batch = NewBatch(source, work.conf_changes, partitions, arguments["file_sink"], storage_options)
         batch.add(plan, arguments, write, dry_run=dry_run)
     elif not dry_run:
@@ -214,6 +224,11 @@ def _written(
             keep=keep,
         )
     return plan if dry_run else Report.of(plan, time.monotonic() - started, verified=True)
+
+
+def _may_be_written_over(source: Source) -> bool:
+    """Whether a task of a batch that was begun may still write a delta of the same name as one on top."""
+    return bool(source.begun) and not any(state.unique_ids for state in source.states)
 
 
 def _kept(source: Source, to: Location | None, options: Options) -> tuple[int, ...]:

@@ -84,16 +84,24 @@ def test_what_removes_rows_or_starts_at_an_older_batch_is_written_whole(tmp_path
             assert counted(Checkpoint(root).read_state()) == counted(rows)
 
 
-def test_files_of_a_batch_that_was_begun_do_not_hide_the_rows(tmp_path: Path) -> None:
-    """A reader would prefer a snapshot to the delta of the same version."""
-    root = copy_of("aggregation", tmp_path / "copy")
+@pytest.mark.parametrize(
+    ("case", "attempt", "kind"), [("aggregation", "snapshot", ".snapshot"), ("rocksdb_unique_ids", "zip", ".changelog")]
+)
+def test_files_of_a_batch_that_was_begun_do_not_hide_the_rows(
+    case: str, attempt: str, kind: str, tmp_path: Path
+) -> None:
+    """A reader would prefer a snapshot to the delta of the same version.
+
+    A delta without a unique id could be written over by a task of that batch which still runs: then it is a snapshot.
+    """
+    root = copy_of(case, tmp_path / "copy")
     before, newest = Checkpoint(root).read_state(), Checkpoint(root).latest_batch_id
     for folder in (root / "state/0").glob("[0-9]*"):
-        (folder / f"{newest + 2}.snapshot").write_bytes(b"an attempt that did not end")
+        (folder / f"{newest + 2}.{attempt}").write_bytes(b"an attempt that did not end")
     (root / f"offsets/{newest + 1}").write_bytes((root / f"offsets/{newest}").read_bytes())
     files = content(root)
     edit(root, None, Edit(rows=swapped(before)), drop_begun=True)
-    assert kinds_of_new_files(root) == {".delta"}
+    assert kinds_of_new_files(root) == {kind}
     after = Checkpoint(root).read_state()
     assert counted(after) != counted(before)
     assert len(after) == len(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,34 @@ def test_an_undo_after_the_query_has_gone_on_needs_force(tmp_path: Path) -> None
     assert content(root) == before
     kept = [path.read_bytes() for path in (root / "_hdfsstore_backup").rglob("*.delta")]
     assert b"another timeline" in kept
+
+
+@pytest.mark.parametrize(
+    ("case", "folder", "names"), [("aggregation", "", "1.delta"), ("rocksdb_unique_ids_zips", "SSTs", "*.sst")]
+)
+def test_an_undo_that_would_bring_back_a_state_that_cannot_be_read_is_refused(
+    case: str, folder: str, names: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Retention has deleted what the backup builds on."""
+    root = copy_of(case, tmp_path / "copy")
+    before, newest = content(root), committed(root)[-1]
+    rewind(root, newest - 1, **AGAIN)
+    for log in ("offsets", "commits"):
+        shutil.copy(root / log / str(newest - 1), root / log / str(newest))
+    partition, kept = root / "state/0/0" / folder, tmp_path / "kept"
+    kept.mkdir()
+    for path in partition.glob(names):
+        path.rename(kept / path.name)
+    gone_on = content(root)
+    with pytest.raises(RepairError, match=f"the state of batch {newest} could not be read.*Nothing was changed"):
+        undo(root, force=True)
+    assert content(root) == gone_on
+    assert not caplog.records
+    for path in kept.iterdir():
+        path.rename(partition / path.name)
+    assert any("is lost" in note for note in undo(root, force=True).notes)
+    assert "is lost" in caplog.text
+    assert content(root) == before
 
 
 def test_undo_goes_back_verb_by_verb(tmp_path: Path) -> None:
