@@ -13,7 +13,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, NamedTuple, Protocol
@@ -191,13 +191,16 @@ class _Snapshot:
     def finish(self, version_id: VersionId) -> int:
         self._write(self._writer.write(_END))
         self._write(self._writer.finish())
+        with typed_errors.writing(self._tmp):
+            self._file.flush()
         path = StateFiles.path_of(self._folder, version_id, "snapshot")
         size = self._file.tell()
         publish(self._fs, path, self._pieces(), overwrite=True, unique_name=version_id[1] is not None)
         return size
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # where the disk is full: what is still to be written is not needed
+            self._file.close()
 
     def _write(self, data: bytes) -> None:
         with typed_errors.writing(self._tmp):

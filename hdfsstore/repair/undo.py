@@ -63,7 +63,7 @@ def undo(
         found = None
     if found is not None:
         backup, since = found[1], None
-        notes.append(f"`{found[0].verb}` was killed before its end")
+        notes.append(f"`{found[0].verb}` has not ended")
         notes += [
             f"batch {number}, which a query has committed while `{backup.change.verb}` was at work, is begun again: "
             "its rows reach the sink a second time"

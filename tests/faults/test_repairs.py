@@ -6,6 +6,8 @@ ends the work, and an undo takes it back. A new checkpoint is not there, or whol
 
 from __future__ import annotations
 
+import errno
+import itertools
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -101,6 +103,28 @@ def test_a_rewind_is_killed_at_any_call(server: Server, tmp_path: Path, name: st
             undo(root)
             assert content(root) == old, what
     assert min(seen["guarded"], seen["old"]) > 0
+
+
+@pytest.mark.parametrize("name", ["moved", "added to RocksDB"])
+def test_a_rewind_that_loses_its_rights_at_any_call(server: Server, tmp_path: Path, name: str) -> None:
+    case, to, options = REWINDS[name]
+    begin, root = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint"
+    old, seen = content(begin), Counter[str]()
+    for at in itertools.count(1, STEP):
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(begin, root)
+        fault = Fault(str(root), Action.FAIL_FROM, at, errno.EACCES)
+        error = server.run(repairs.set_back, str(root), to, options, fault=fault).error
+        if error is None:
+            break
+        assert "hdfsstore.errors.StateStoreError" in error
+        assert "Permission denied" in error
+        seen["guarded" if Checkpoint(root).repair is not None else "other"] += 1
+        if content(root) == old or at % 2:
+            rewind(root, to, **options)
+        undo(root)
+        assert content(root) == old
+    assert min(seen["guarded"], seen["other"]) > 0
 
 
 @pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.thorough)])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore import Checkpoint
-from hdfsstore.errors import RepairError, RepairUnderWayError
+from hdfsstore.errors import CorruptFileError, RepairError, RepairUnderWayError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair import in_place
 from hdfsstore.repair.backup import FOLDER, Backup
@@ -75,6 +75,28 @@ def test_a_verb_in_place_adds_a_batch_and_an_undo_takes_it_away(name: str, tmp_p
     undo(root)
     assert content(root) == before
     assert rows(root, newest) == state
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_damaged_source_is_left_as_it_is(name: str, tmp_path: Path) -> None:
+    case, verb = VERBS[name]
+    root = copy_of(case, tmp_path / "copy")
+    changes = [path for path in root.glob("state/0/0/**/[0-9]*") if path.suffix in (".delta", ".changelog")]
+    changes = changes or list(root.glob("state/0/0/*.zip"))  # where a query writes no changelogs
+    state = max(changes, key=lambda path: int(path.name.partition(".")[0].partition("_")[0]))
+    data = bytearray(state.read_bytes())
+    data[len(data) // 2] ^= 1
+    state.write_bytes(data)
+    damaged = content(root)
+    for to in (None, tmp_path / "new"):
+        with pytest.raises(CorruptFileError) as raised:
+            verb(root, to)
+        assert raised.value.path
+        assert raised.value.path.startswith(str(root / "state"))
+    assert content(root) == damaged
+    assert not (root / FOLDER).exists()
+    with pytest.raises(RepairUnderWayError, match="a new checkpoint is being written"):
+        Checkpoint(tmp_path / "new").read_state()
 
 
 def test_a_killed_verb_is_ended_by_the_same_one_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
