@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.calls import Calls, Progress
 from hdfsstore.fs.request_metrics import RequestMetrics
-from hdfsstore.fs.s3.client import connect_timeout_s, make_client, request_timeout_s
+from hdfsstore.fs.s3.client import connect_timeout_s, keys_of, make_client, request_timeout_s
 from hdfsstore.fs.s3.failures import S3Failure, failure, may_pass
 from hdfsstore.fs.s3.settings import Encryption, S3Settings
 
@@ -117,7 +117,7 @@ class Bucket:
         except (S3Failure, StateStoreError):
             raise
         except Exception as error:
-            found = failure(error, self._secrets)
+            found = failure(error, [*self._secrets, *keys_of(self._made[1])])
             if found is None:
                 raise
             self._read_clock(found.headers)

@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore import UNSIGNED
 from botocore.config import Config
-from botocore.credentials import DeferredRefreshableCredentials
+from botocore.credentials import DeferredRefreshableCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, IncompleteReadError
 from botocore.session import Session
 
@@ -48,6 +48,14 @@ def make_client(settings: S3Settings) -> Any:
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
     return client
+
+
+def keys_of(client: Any) -> list[str]:
+    """The keys that the client has now, wherever botocore has found them. Nothing is asked for or renewed."""
+    held = client._request_signer._credentials
+    mark = "_" if isinstance(held, RefreshableCredentials) else ""
+    found = [getattr(held, f"{mark}{name}", None) for name in ("access_key", "secret_key", "token")]
+    return [key for key in found if key]
 
 
 def connect_timeout_s(settings: S3Settings) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs.secret import Secret
 
 # Any of AWS's own endpoints leads to the same buckets of its partition.
 _AWS = {"amazonaws.com": "s3.amazonaws.com", "amazonaws.com.cn": "s3.amazonaws.com.cn"}
 _PORTS = {"http": 80, "https": 443}
+_ONLY_A_PLACE = re.compile(r"[^@?#]*")
 
 
 class Encryption(StrEnum):
@@ -34,6 +37,9 @@ class AssumedRole:
     endpoint_url: str | None = None
     """Of STS; None: AWS's own."""
     region: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_endpoint(self.endpoint_url, "the endpoint of STS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,10 @@ class S3Settings:
     scope: str = ""
     """Parts clients that have all else in common but their secrets: two sessions of Spark with keys of their own."""
 
+    def __post_init__(self) -> None:
+        """Raises: StateStoreError: the endpoint is none, or has more in it than a place."""
+        _check_endpoint(self.endpoint_url, "the endpoint of S3")
+
     def identity(self, bucket: str) -> str:
         """`s3://host[:port]/bucket`: equal for two settings that lead to the same objects."""
         if self.endpoint_url is None:
@@ -112,9 +122,25 @@ class S3Settings:
         return f"s3://{host}{at}{parts.path.rstrip('/')}/{bucket}"
 
     def secrets(self) -> list[str]:
-        """All that must appear in no log and no error."""
+        """All that these settings say and that must appear in no log and no error."""
         role = self.assumed_role.external_id if self.assumed_role else None
         proxy = urlsplit(self.proxy_url.reveal()) if self.proxy_url else None
         found = [self.access_key, self.secret_key, self.session_token, self.customer_key, role]
         texts = [secret.reveal() for secret in found if secret is not None]
-        return [text for text in (*texts, proxy.password if proxy else None) if text]
+        password = proxy.password or "" if proxy else ""
+        return list(dict.fromkeys(text for text in (*texts, password, unquote(password)) if text))
+
+
+def _check_endpoint(url: str | None, what: str) -> None:
+    """An endpoint is shown, stored and logged, so it holds no credentials. No error shows it, as it may."""
+    if url is None:
+        return
+    if not _ONLY_A_PLACE.fullmatch(url):
+        raise UnsupportedSettingError(
+            f"{what} has a user, a key or other settings in it",
+            remedy="Write scheme://host:port alone, and give keys as settings of their own",
+        )
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise StateStoreError(f"{what} is no URL of a server", remedy="Write scheme://host:port") from None

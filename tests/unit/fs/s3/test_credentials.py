@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.location import StorageLocation, renew, resolve
+from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.s3.bucket import Bucket
+from hdfsstore.fs.s3.client import keys_of as keys_of_client
 from hdfsstore.fs.s3.client import make_client
+from hdfsstore.fs.s3.failures import S3Failure
 from hdfsstore.fs.s3.s3_files import S3FileManager
-from hdfsstore.fs.s3.settings import S3Settings
+from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
 from hdfsstore.fs.s3_credentials import credentials
 from hdfsstore.fs.secret import Secret
 
@@ -45,6 +50,22 @@ def test_only_the_sources_that_are_named_are_asked(monkeypatch: pytest.MonkeyPat
     assert key_of(S3Settings(endpoint_url=ENDPOINT, profile="me", credentials_file=file)) == "MINE"
     both = (*of_files, "env")
     assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=both, credentials_file=file)) == "DEFAULT"
+
+
+def test_no_error_shows_keys_that_botocore_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"AWS_ACCESS_KEY_ID": "FOUND-KEY", "AWS_SECRET_ACCESS_KEY": "FOUND-SECRET", "AWS_SESSION_TOKEN": "FOUND-T"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    answer = {"Error": {"Code": "AccessDenied", "Message": f"no {' '.join(given.values())} here"}}
+    with pytest.raises(S3Failure) as caught, Bucket("b", S3Settings(), RequestMetrics()).failures():
+        raise ClientError(answer, "PutObject")
+    assert str(caught.value) == "S3 has answered AccessDenied: no *** *** *** here"
+    assert "FOUND" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_role_that_was_not_assumed_yet_has_no_keys() -> None:
+    keys = {"access_key": Secret("KEY"), "secret_key": Secret("SECRET")}
+    assert keys_of_client(make_client(S3Settings(assumed_role=AssumedRole("arn:aws:iam::1:role/r"), **keys))) == []
 
 
 def test_a_profile_may_name_a_process_that_prints_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

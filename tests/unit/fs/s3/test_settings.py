@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
 from hdfsstore.fs.secret import Secret
 
@@ -54,3 +58,26 @@ def test_no_text_shows_a_secret() -> None:
     for text in (repr(SECRETS), str(SECRETS), f"{SECRETS}"):
         assert not [secret for secret in hidden if secret in text]
     assert S3Settings().secrets() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:the-key@store.example:9000",
+        "http://the-key@store.example",
+        "https://user:the/key@store.example",
+        "https://store.example/?token=the-key",
+        "https://store.example#the-key",
+        "https://the-key:of",
+        "https://store.example:99999",
+    ],
+)
+@pytest.mark.parametrize("of", [partial(S3Settings), partial(AssumedRole, "arn")], ids=["S3", "STS"])
+def test_an_endpoint_is_a_place_alone(url: str, of: Callable[..., object]) -> None:
+    with pytest.raises(StateStoreError, match="the endpoint of S") as caught:
+        of(endpoint_url=url)
+    assert not {"the-key", "the/key"} & set(re.findall(r"the.key", str(caught.value)))
+
+
+def test_a_password_is_hidden_as_it_is_and_as_it_is_written_in_a_url() -> None:
+    assert S3Settings(proxy_url=Secret("http://me:p%40ss@proxy:1")).secrets() == ["p%40ss", "p@ss"]
