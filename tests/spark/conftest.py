@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.support.java import use_java
+from tests.spark.support.repairs import Wholes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -52,3 +53,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def wholes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wholes:
+    """Queries that were never stopped; each runs once."""
+    return Wholes(spark, tmp_path_factory.mktemp("repairs"))

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore import Checkpoint
 from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.rocksdb_keys import family_prefix
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from tests.data.generate import cases, rocksdb_cases, transform_cases  # noqa: F401 - they register their cases
 from tests.data.generate.case import CASES, Inputs, Query
 from tests.support.rows import counted
@@ -122,6 +124,26 @@ def states(checkpoint: Path, batch_id: int | None = None) -> States:
             for partition_id in store.partition_ids:
                 for chunk in state.files(store, partition_id).stream(state.version, RecordChunk.copy):
                     found[where].update(map(repr, _raw(chunk)))
+    return found
+
+
+def placed(checkpoint: Path) -> dict[tuple[int, str, int], Counter[str]]:
+    """The raw rows of each partition of each store that has some, with the names of families for their numbers."""
+    opened = Checkpoint(checkpoint)
+    found: dict[tuple[int, str, int], Counter[str]] = {}
+    for operator in opened.operators:
+        state = opened.operator_state(operator.operator_id)
+        for store in state.operator.stores:
+            for partition_id in store.partition_ids:
+                files = state.files(store, partition_id)
+                families = files.families(state.version) if isinstance(files, RocksDbPartitionReader) else {}
+                names = {family_prefix(number): name for name, number in families.items()} if store.has_families else {}
+                rows = Counter[str]()
+                for chunk in files.stream(state.version, RecordChunk.copy):
+                    for key, value in _raw(chunk):
+                        rows[repr((names[key[:2]], key[2:], value) if names else (key, value))] += 1
+                if rows:
+                    found[operator.operator_id, store.name, partition_id] = rows
     return found
 
 
