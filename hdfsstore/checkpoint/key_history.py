@@ -154,6 +154,7 @@ class _Story:
         self._last_of_number = {batch.num_partitions: batch.batch_id for batch in batches}
         self._partitions: dict[int | None, list[int] | None] = {}  # by the number of partitions
         self._rows: IdentifiedRows | None = None
+        self._rows_after = -1  # this batch
 
     def after(self, batch: Batch) -> pa.Table:
         """The rows after this batch, and those that it removed. Call it for the batches in their order."""
@@ -167,6 +168,7 @@ class _Story:
             before = self.identity.together([]) if batch.batch_id == 0 else self._rows
         else:
             self._rows = self._next(self._at(batch), before)
+        self._rows_after = batch.batch_id
         kinds, _, is_removed = differences(before, self._rows)
         removed = before.table.filter(is_removed)
         if self.identity.has_values:
@@ -186,7 +188,8 @@ class _Story:
         if not self.identity.in_changes:
             return self._state(request)
         try:
-            changes = self._checkpoint.changes_to_read(request.batch_id or 0, request)
+            # A batch in between may have lost its entry in the log of commits. What it did counts to this one.
+            changes = self._checkpoint.changes_to_read(self._rows_after + 1, request)
             table = reading.read_table(changes, self._checkpoint.num_threads)
         except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
             return self._state(request)

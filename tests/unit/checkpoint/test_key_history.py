@@ -202,6 +202,19 @@ def test_batches_whose_state_is_gone_are_left_out_with_a_warning(
         assert counted(rows_at(history, batch_id)) == counted(rows_at(expected, batch_id))
 
 
+@pytest.mark.parametrize("lost", [[6], [3, 4, 5]], ids=str)
+def test_what_batches_did_whose_commits_were_lost_is_not_lost(lost: list[int], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(opened("snapshots").path, tmp_path / "checkpoint"))
+    expected = opened("snapshots").history({})
+    for batch_id in lost:
+        (copy / f"commits/{batch_id}").unlink()
+    history = hdfsstore.Checkpoint(copy).history({})
+    batch_ids = sorted(set(expected["batch_id"].to_pylist()) - set(lost))
+    assert sorted(set(history["batch_id"].to_pylist())) == batch_ids
+    for batch_id in batch_ids:
+        assert counted(rows_at(history, batch_id)) == counted(rows_at(expected, batch_id)), batch_id
+
+
 def test_a_variable_that_came_with_a_restart_has_no_rows_before(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "hdfsstore.checkpoint"):
         history = opened("transform_avro_evolved").history({}, state_var="fresh")
