@@ -40,7 +40,7 @@ class Wakes:
 
     def typed(self) -> Iterator[str]:
         """The keys that are typed; an empty text whenever something wakes. It never ends."""
-        files = [self._read, *([sys.stdin.fileno()] if sys.stdin.isatty() else [])]
+        files = [self._read, *([sys.stdin.fileno()] if _has_keys() else [])]
         while True:
             ready = select.select(files, [], [])[0]
             typed = b""
@@ -56,7 +56,7 @@ class Wakes:
 @contextmanager
 def keys_at_once() -> Iterator[None]:
     """Keys come without Enter and are not shown. Ctrl-C interrupts as ever; Ctrl-Z is left out."""
-    if not sys.stdin.isatty():
+    if not _has_keys():
         yield
         return
     stdin = sys.stdin.fileno()
@@ -69,6 +69,10 @@ def keys_at_once() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+def _has_keys() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()  # a shell's `<&-` leaves none
 
 
 def _exit(number: int, _: FrameType | None) -> None:

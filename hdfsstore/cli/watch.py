@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -46,7 +45,6 @@ def _print_lines(watched: Watched, interval: float, rows: bool, count: int, json
     write = _json if json else _line
     for number, (batch, stores) in enumerate(_batches(watched, interval, rows), 1):
         typer.echo(write(batch, stores))
-        sys.stdout.flush()
         if number == count:
             return
 

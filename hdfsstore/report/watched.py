@@ -15,6 +15,7 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
 from hdfsstore.checkpoint.operators import operators_at
+from hdfsstore.errors import FileSystemTimeoutError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.report.facts import BatchFacts, batch_facts
@@ -35,7 +36,7 @@ class Moment:
         remark: as Checkpoint has it.
         batches: the newest ones of the logs.
         stores: empty until a batch is committed, and where the query keeps no state.
-        warnings: about logs and repairs, in words.
+        warnings: about logs and repairs, in words; or that the storage does not answer, and all else is of before.
     """
 
     path: str
@@ -69,6 +70,7 @@ class Watched:
         self._open = open
         self._batches: list[BatchFacts] = []
         self._warnings: list[str] = []
+        self._was_seen = False
         self._begin()
 
     def look(self) -> Moment:
@@ -76,7 +78,19 @@ class Watched:
 
         Raises:
             CheckpointNotFoundError: the checkpoint is gone.
+            FileSystemTimeoutError: at the first look. Later ones tell of a storage that does not answer, and of what
+                was seen before.
         """
+        try:
+            self._look()
+        except FileSystemTimeoutError as error:
+            if not self._was_seen:
+                raise
+            self._warnings = [_unanswered(error)]
+        self._was_seen = True
+        return self._moment()
+
+    def _look(self) -> None:
         logged = self._logs.look()
         newest = max(logged.done, default=None)
         if (newest is None and not logged.offsets.files) or self._is_another(newest):
@@ -88,7 +102,6 @@ class Watched:
             self._follow(logged, newest)
         self._batches = batch_facts(self._logs, logged, NEWEST_BATCHES)
         self._warnings = self._warn(logged)
-        return self._moment()
 
     def count(self, *, limited: bool = True) -> Moment:
         """Counts rows after the newest batch, first where the last count is the oldest.
@@ -99,10 +112,13 @@ class Watched:
         self._allowance.grow()
         newest = -1 if self._newest is None else self._newest
         parts = [part for store in self._stores for part in store.partitions if part.tried < newest]
-        for part in sorted(parts, key=lambda part: (part.tried, -part.bytes)):
-            if limited and self._allowance.used_up:
-                break
-            self._allowance.spend(partial(part.of.count, part, newest))
+        try:
+            for part in sorted(parts, key=lambda part: (part.tried, -part.bytes)):
+                if limited and self._allowance.used_up:
+                    break
+                self._allowance.spend(partial(part.of.count, part, newest))
+        except FileSystemTimeoutError as error:  # each further partition would take as long
+            self._warnings = [_unanswered(error)]
         return self._moment()
 
     def _begin(self) -> None:
@@ -179,3 +195,7 @@ class _Allowance:
     def _cost(self) -> tuple[float, float, float]:
         counts = self._fs.requests.snapshot()
         return sum(counts.requests.values()), counts.bytes_read, time.monotonic()
+
+
+def _unanswered(error: FileSystemTimeoutError) -> str:
+    return f"The storage does not answer, and is asked again: {error}"

@@ -11,7 +11,7 @@ from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.codecs.records import DELTA_FILES, Extensions
-from hdfsstore.errors import StateStoreError
+from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
 from hdfsstore.report.facts import rows_by_family
@@ -124,14 +124,21 @@ class WatchedStore:
         )
 
     def count(self, partition: WatchedPartition, batch_id: int) -> None:
-        """Counts the rows of a partition after a batch. It notes why, if they cannot be counted."""
-        partition.tried = batch_id
+        """Counts the rows of a partition after a batch. It notes why, if they cannot be counted.
+
+        Raises:
+            FileSystemTimeoutError: the storage does not answer.
+        """
         try:
             state = self._of.at(batch_id)
             rows = rows_by_family(state, state.operator.store(self._store.name), partition.partition_id)
+        except FileSystemTimeoutError:
+            raise
         except StateStoreError as error:
+            partition.tried = batch_id
             self._note = f"rows are not counted: {error}"
             return
+        partition.tried = batch_id
         partition.rows, partition.counted, self._note = rows.total(), batch_id, None
 
 

@@ -23,18 +23,23 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 class OnATerminal:
     """`hdfsstore` with these arguments. The terminal is its controlling one, so that a typed Ctrl-C is a SIGINT.
 
+    Args:
+        redirected: what a shell would do with the command: `<&-`.
+
     Attributes:
         shown: what it has written since the last key was typed.
     """
 
-    def __init__(self, *arguments: str, columns: int = 80, lines: int = 24, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, columns: int = 80, lines: int = 24, redirected: str = "", **environment: str
+    ) -> None:
         self._ours, self._theirs = pty.openpty()
         self.resize(columns, lines)
         self._settings = termios.tcgetattr(self._theirs)
         # xdist's workers have these, which rich takes in the place of the terminal's size.
         inherited = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hdfsstore", *arguments],
+            ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "hdfsstore", *arguments],
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,

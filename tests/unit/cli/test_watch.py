@@ -183,6 +183,14 @@ def test_batches_that_ended_between_two_looks_have_lines_too(query: Replayed) ->
     assert lines[-1]["stores"] is not None
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_without_stdin_or_stdout(closed: str, query: Replayed) -> None:
+    with watching(query.path, "--count", "1", redirected=closed) as terminal:
+        assert terminal.ended() == 0, terminal.shown
+        assert terminal.is_restored
+        assert "Traceback" not in terminal.shown
+
+
 def test_it_says_that_it_waits(tmp_path: Path) -> None:
     query = Replayed(checkpoint("aggregation"), tmp_path / "checkpoint")
     command = [sys.executable, "-m", "hdfsstore", "watch", str(query.path), "--count", "1", "--interval", "0.1"]

@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileInfo
 
 from hdfsstore import Checkpoint, CheckpointNotFoundError
 from hdfsstore.cli.inspection import examine
+from hdfsstore.errors import FileSystemTimeoutError
+from hdfsstore.fs.file_manager import OpenFile
 from hdfsstore.report.watched import BYTES, FOLDERS, NEWEST_BATCHES, REQUESTS, Moment, Watched
 from tests.support.checkpoints import Replayed, of_many_partitions
 from tests.support.remote_files import RemoteFiles
@@ -171,6 +174,75 @@ def test_a_log_that_is_cut_off_is_told(tmp_path: Path) -> None:
     moment = watched(query.path).look()
     assert committed(moment) == 0
     assert "commits/1" in " ".join(moment.warnings)
+
+
+class Unanswered(RemoteFiles):
+    """A storage that does not answer whenever a request is for one of these names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: tuple[str, ...] = ()
+
+    def list_folder(self, folder: str) -> list[FileInfo]:
+        self._check(folder)
+        return super().list_folder(folder)
+
+    def open_file(self, path: str, size: int | None = None) -> OpenFile:
+        self._check(path)
+        return super().open_file(path, size)
+
+    def _check(self, path: str) -> None:
+        if any(name in path for name in self.names):
+            raise FileSystemTimeoutError("`LIST` has failed 7 times in 120.0 s", path)
+
+
+@pytest.mark.parametrize("names", [("",), ("commits",), ("offsets/3",), ("state/0/1",)], ids=str)
+def test_a_storage_that_does_not_answer_for_a_while(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Replayed(case("snapshots"), tmp_path / "checkpoint")
+    files = Unanswered()
+    monkeypatch.setattr("hdfsstore.checkpoint.checkpoint.resolve", lambda *_: (files, str(query.path)))
+    watch = watched(query.path)
+    files.names = ("commits",)
+    with pytest.raises(FileSystemTimeoutError):
+        watch.look()
+    files.names = ()
+    query.commit(0, 1, 2)
+    watch.look()
+    before = watch.count(limited=False)
+    query.commit(3)
+    files.names = names
+    for _ in range(3):
+        told = [*watch.look().warnings, *watch.count(limited=False).warnings]
+        assert any("does not answer" in warning and "7 times" in warning for warning in told)
+        [store] = watch.look().stores
+        assert store.rows == before.stores[0].rows or store.rows_batch == 3
+    files.names = ()
+    query.commit(4)
+    watch.look()
+    moment = watch.count(limited=False)
+    [store] = moment.stores
+    assert (committed(moment), moment.warnings, store.note) == (4, [], None)
+    assert (store.rows, store.rows_batch) == (Checkpoint(query.path).read_state().num_rows, 4)
+
+
+def test_rows_are_counted_when_the_storage_answers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without a further batch. And no partition is waited for after one that was not answered."""
+    query = Replayed(of_many_partitions(tmp_path, 40), tmp_path / "replayed")
+    query.commit(0, 1)
+    files = Unanswered()
+    monkeypatch.setattr("hdfsstore.checkpoint.checkpoint.resolve", lambda *_: (files, str(query.path)))
+    watch = watched(query.path)
+    watch.look()
+    files.names = (".delta",)
+    before = files.requests.snapshot().requests["LIST"]
+    assert any("does not answer" in warning for warning in watch.count(limited=False).warnings)
+    assert files.requests.snapshot().requests["LIST"] - before <= 2
+    files.names = ()
+    assert watch.look().warnings == []
+    [store] = watch.count(limited=False).stores
+    assert (store.rows, store.note) == (Checkpoint(query.path).read_state().num_rows, None)
 
 
 def test_few_requests_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
