@@ -44,22 +44,32 @@ class Whole:
 
     @property
     def middle(self) -> int:
-        """A batch after which there is input left: without, Spark runs no further batch at a restart."""
-        return min(1, len(list(self.checkpoint.glob("sources/0/[0-9]*"))) - 2)
+        """A batch at which it may be stopped."""
+        return middle_of(self.checkpoint)
 
     def stopped(self, batch_id: int, to: Path) -> Path:
         """A copy of the checkpoint in which this batch is the last one that was begun."""
-        shutil.copytree(self.checkpoint, to)
-        for path in [*to.glob("offsets/*"), *to.glob("commits/*"), *to.glob("sources/*/*")]:
-            named = re.fullmatch(r"\.?(\d+)(\.crc)?", path.name)
-            if named and int(named[1]) > batch_id:
-                path.unlink()
-        return to
+        return stopped(self.checkpoint, batch_id, to)
 
     def goes_on(self, spark: SparkSession, checkpoint: Path, confs: Mapping[str, str] | None = None) -> Outputs:
         """Starts the query on a checkpoint. Returns the rows of each batch, until there is no input left."""
         with configured(spark, {**self.confs, **(confs or {})}):
             return run(self.query, checkpoint)
+
+
+def middle_of(checkpoint: Path) -> int:
+    """A batch after which there is input left: without, Spark runs no further batch at a restart."""
+    return min(1, len(list(checkpoint.glob("sources/0/[0-9]*"))) - 2)
+
+
+def stopped(checkpoint: Path, batch_id: int, to: Path) -> Path:
+    """A copy of a checkpoint in which this batch is the last one that was begun."""
+    shutil.copytree(checkpoint, to)
+    for path in [*to.glob("offsets/*"), *to.glob("commits/*"), *to.glob("sources/*/*")]:
+        named = re.fullmatch(r"\.?(\d+)(\.crc)?", path.name)
+        if named and int(named[1]) > batch_id:
+            path.unlink()
+    return to
 
 
 class Wholes:
