@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -227,4 +228,5 @@ def _drop_others(folder: int, name: str, kept: int, first: str | None = None) ->
     for other in sorted(used, key=lambda other: (other == first, used[other]), reverse=True)[kept:]:
         remove_file(folder, other)
         del images[other]
-    drop_deltas(folder, names, min((number for number, _ in images.values()), default=0))
+    oldest = min((number for number, _ in images.values()), default=0)
+    drop_deltas(folder, names, range(oldest + 1, sys.maxsize))

@@ -56,7 +56,9 @@ class StoreDeltas:
                 if size <= most:
                     make_room(root, size, most)
                     _write(folder, _name(version_id), views)
-                    drop_deltas(folder, names_in(folder), version_id[0] - _MOST_DELTAS)
+                    # Those of much later versions are of a checkpoint that was set back, or deleted and made anew.
+                    near = range(version_id[0] - _MOST_DELTAS + 1, version_id[0] + _MOST_DELTAS)
+                    drop_deltas(folder, names_in(folder), near)
         except OSError as error:
             self._folder.cache.warn(error)
 
@@ -92,11 +94,11 @@ class Collected:
             yield piece
 
 
-def drop_deltas(folder: int, names: Iterable[str], version: int) -> None:
-    """Deletes the deltas up to a version, of those names in a store's folder."""
+def drop_deltas(folder: int, names: Iterable[str], kept: range) -> None:
+    """Deletes the deltas of all but these versions, of those names in a store's folder."""
     for name in names:
         match = DELTA.fullmatch(name)
-        if match and int(match[1]) <= version:
+        if match and int(match[1]) not in kept:
             remove_file(folder, name)
 
 

@@ -100,6 +100,24 @@ def test_without_images_only_the_newest_are_kept(deltas: StoreDeltas, local_dir:
     assert {int(name.partition("_")[0]) for name in names(local_dir)} == set(range(11, 61))
 
 
+def test_those_of_a_checkpoint_that_was_made_anew_are_deleted(deltas: StoreDeltas, local_dir: Path) -> None:
+    for version in range(951, 1001):
+        deltas.keep((version, ID2), PIECES)
+    for version in range(1, 4):
+        deltas.keep((version, ID), PIECES)
+    assert names(local_dir) == [f"{version}_{ID}.delta" for version in (1, 2, 3)]
+
+
+def test_one_of_a_late_attempt_deletes_none_of_those_that_are_needed(deltas: StoreDeltas, local_dir: Path) -> None:
+    for version in range(1, 11):
+        deltas.keep((version, ID), PIECES)
+    deltas.keep((2, ID2), PIECES)
+    assert {(int(name.partition("_")[0]), ID2 in name) for name in names(local_dir)} == {
+        *((version, False) for version in range(1, 11)),
+        (2, True),
+    }
+
+
 def test_the_budget_holds_with_deltas(local_dir: Path) -> None:
     with ImageCache(str(local_dir), 3 * len(CONTENT)).store(STORE) as limited:
         deltas = StoreDeltas(limited.folder)
