@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json as json_module
+import os
+import select
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -68,7 +72,18 @@ def _batches(watched: Watched, interval: float, rows: bool) -> Iterator[tuple[Ba
                 yield from ((batch, None) for batch in missed)
             shown = newest.batch_id
             yield newest, moment.stores
-        time.sleep(interval)
+        _wait(interval)
+
+
+def _wait(seconds: float) -> None:
+    """Raises BrokenPipeError as soon as nobody reads stdout any more (`| head -1`): the next batch may never come."""
+    if sys.stdout is None or not hasattr(select, "poll"):  # Windows has none
+        time.sleep(seconds)
+        return
+    gone = select.poll()
+    gone.register(sys.stdout.fileno(), 0)
+    if gone.poll(seconds * 1000):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def _remarks(moment: Moment) -> list[str]:

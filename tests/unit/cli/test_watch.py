@@ -172,6 +172,20 @@ def test_one_line_a_batch(query: Replayed) -> None:
     ]
 
 
+def test_it_ends_when_nobody_reads_its_lines_any_more(query: Replayed) -> None:
+    command = [sys.executable, "-m", "hdfsstore", "watch", str(query.path), "--interval", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert " batch 1; " in process.stdout.readline()
+        process.stdout.close()  # no further batch comes
+        try:
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+        assert process.stderr.read() == ""
+
+
 def test_batches_that_ended_between_two_looks_have_lines_too(query: Replayed) -> None:
     command = [sys.executable, "-m", "hdfsstore", "watch", str(query.path), "--json", "--interval", "0.1"]
     with subprocess.Popen([*command, "--count", "5"], stdout=subprocess.PIPE, text=True) as process:
