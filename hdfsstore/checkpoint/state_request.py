@@ -19,7 +19,7 @@ class StateRequest:
     """The rows that a caller asks a checkpoint for.
 
     Attributes:
-        operator_id, store_name: the store; a request with a join side ignores the name.
+        operator_id, store_name: the store; with a join side the name is DEFAULT_STORE.
         batch_id: a committed batch; None = the newest.
         join_side: "left" or "right" of a stream-stream join, or None.
         partitions: the partitions to read; None = all.

@@ -29,6 +29,11 @@ def rows_of_request(state: OperatorState, request: StateRequest) -> tuple[Conver
     if request.join_side is not None:
         if request.key is not None:
             raise ValueError("give a key or a join side: the keys of a side's store are not those of its rows")
+        if request.of_variable or request.store_name != DEFAULT_STORE:
+            raise StateStoreError(
+                "a side of a join is no store, state variable or timers, and cannot be read together with one",
+                remedy="Give the one or the other",
+            )
         return *_of_join_side(state, request, request.join_side), ALL_KEYS
     rows, readers = rows_of_store(state, request)
     if request.key is None:

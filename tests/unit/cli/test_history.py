@@ -157,6 +157,16 @@ def test_names_that_do_not_exist_are_answered_by_those_that_do(run: Run) -> None
     assert "operator 0 is no stream-stream join" in " ".join(said.split())
 
 
+@pytest.mark.parametrize(
+    "other", [["--store", "right-keyWithIndexToValue"], ["--timers"], ["--state-var", "x"]], ids=lambda other: other[0]
+)
+@pytest.mark.parametrize("case", ["join_inner", "rocksdb_join_format4"])
+def test_a_side_of_a_join_and_something_else(case: str, other: list[str], run: Run) -> None:
+    for arguments in (["history", "--key", "{}"], ["diff", "--from", 0, "--to", 1], ["read"]):
+        said = run(*arguments, checkpoint(case), "--join-side", "left", *other, exit_code=1).err
+        assert "a side of a join is no store, state variable or timers" in " ".join(said.split())
+
+
 def test_a_range_of_batches_and_changes_only(run: Run) -> None:
     arguments = ["history", checkpoint("aggregation"), "--key", '{"k": "Zürich"}', "--json"]
     every = run(*arguments).lines
