@@ -1,10 +1,10 @@
 """The files of which nobody knows whether they were replaced or deleted, because the answers did not come.
 
 Such a request may still take effect, over what is written later. So nothing is written under that name by this process,
-until one of these is so:
+nor is a file deleted that was to be replaced, until one of these is so:
 
-    replaced    it is seen that the request has taken effect
-    both        the timeout has passed once more. The server has dropped by then what it had not begun
+    replaced    it is seen that the request has taken effect, and no other try of it was left waiting
+    all         the timeout has passed once more. The server has dropped by then what it had not begun
 """
 
 from __future__ import annotations
@@ -12,11 +12,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from hdfsstore.errors import FileSystemTimeoutError
 
 HasLanded: TypeAlias = Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Tries:
+    """The tries of a request. Who makes them counts those that the server left waiting."""
+
+    hanging: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    has_landed: HasLanded
+    until: float
+    deletes: bool
 
 
 class UnknownOutcomes:
@@ -30,25 +45,23 @@ class UnknownOutcomes:
     def __init__(self, window_s: float, shown: Callable[[str], str] = str) -> None:
         self._window_s = window_s
         self._shown = shown
-        self._names: dict[str, tuple[HasLanded, float]] = {}  # by name, and until when
+        self._names: dict[str, _Unknown] = {}
 
     @contextmanager
-    def of(self, names: Iterable[str], has_landed: HasLanded) -> Iterator[None]:
-        """Surrounds the requests that replace or delete these files.
+    def of(self, name: str, has_landed: HasLanded) -> Iterator[Tries]:
+        """Surrounds the requests that replace a file.
 
         Args:
-            has_landed: whether the requests have taken effect, if that can be seen later.
+            has_landed: whether one of the requests has taken effect.
         """
-        try:
-            yield
-        except FileSystemTimeoutError:
-            self._add(names, has_landed)
-            raise
-        except Exception:  # the server has refused it, or it was never asked
-            raise
-        except BaseException:  # a KeyboardInterrupt
-            self._add(names, has_landed)
-            raise
+        with self._around((name,), has_landed, deletes=False) as tries:
+            yield tries
+
+    @contextmanager
+    def of_deletion(self, names: Iterable[str]) -> Iterator[Tries]:
+        """Surrounds the requests that delete these files. They leave nothing behind by which they could be seen."""
+        with self._around(names, _never_seen, deletes=True) as tries:
+            yield tries
 
     def check(self, name: str) -> None:
         """Is called before a file is written.
@@ -56,26 +69,50 @@ class UnknownOutcomes:
         Raises:
             FileSystemTimeoutError: an earlier request may still take effect. Its `tries` is 0.
         """
-        if name not in self._names:
+        unknown = self._names.get(name)
+        if unknown is None:
             return
-        has_landed, until = self._names[name]
-        left = until - time.monotonic()
-        if left > 0 and not has_landed():
+        left = unknown.until - time.monotonic()
+        if left > 0 and not unknown.has_landed():
             raise FileSystemTimeoutError(
                 "an earlier write or deletion of this file was given up and may still take effect, so nothing is "
-                "written there",
+                "written or deleted there",
                 self._shown(name),
                 remedy=f"Try again in {left:.0f} s",
                 tries=0,
             )
         self._names.pop(name, None)
 
-    def _add(self, names: Iterable[str], has_landed: HasLanded) -> None:
+    def check_deletion(self, name: str) -> None:
+        """Is called before a file is deleted, which an earlier write could bring back. Raises what `check` raises."""
+        unknown = self._names.get(name)
+        if unknown is not None and not unknown.deletes:
+            self.check(name)
+
+    @contextmanager
+    def _around(self, names: Iterable[str], has_landed: HasLanded, *, deletes: bool) -> Iterator[Tries]:
+        tries = Tries()
+        try:
+            yield tries
+        except FileSystemTimeoutError as error:
+            # If one of several tries is seen, another one may still be on its way.
+            is_one = not tries.hanging or error.tries == 1
+            if error.tries:
+                self._add(names, has_landed if is_one else _never_seen, deletes=deletes)
+            raise
+        except Exception:  # the server has refused it, or it was never asked
+            if tries.hanging:
+                self._add(names, _never_seen, deletes=deletes)
+            raise
+        except BaseException:  # a KeyboardInterrupt
+            self._add(names, has_landed, deletes=deletes)
+            raise
+
+    def _add(self, names: Iterable[str], has_landed: HasLanded, *, deletes: bool) -> None:
         now = time.monotonic()
-        self._names = {name: value for name, value in list(self._names.items()) if value[1] > now}
-        self._names.update((name, (has_landed, now + self._window_s)) for name in names)
+        self._names = {name: unknown for name, unknown in list(self._names.items()) if unknown.until > now}
+        self._names.update((name, _Unknown(has_landed, now + self._window_s, deletes)) for name in names)
 
 
-def never_seen() -> bool:
-    """For requests that leave nothing behind by which they could be told from others: deletions."""
+def _never_seen() -> bool:
     return False

@@ -85,6 +85,45 @@ def test_a_file_is_what_was_written(files: FileManager, folder: str, method: str
     assert names(files, f"{folder}/deep") == [method]
 
 
+# What URLs, XML, signatures and globs take for something else.
+NAMES = [
+    "a+b",
+    "a b",
+    "100%",
+    "%2F",
+    "%41",
+    "a&b=c",
+    "<x>&amp;'\"",
+    "x#y?z",
+    "~",
+    "*[a]{b}",
+    "ü",
+    "u\u0308",
+    "日本",
+    "🦆",
+]
+
+
+def test_names_are_taken_as_they_are(files: FileManager, folder: str) -> None:
+    within = f"{folder}/a +%20ü&"
+    paths = [f"{within}/{name}" for name in NAMES]
+    for path in paths:
+        files.create(path, [path.encode()])
+        with pytest.raises(FileExistsError):
+            files.create(path, [b"not this"])
+    assert names(files, within) == sorted(NAMES)
+    assert [info.type for info in files.file_infos(paths)] == [FileType.File] * len(paths)
+    for path in paths[::2]:
+        files.replace(path, [path.encode(), b"!"])
+    assert [read(files, path) for path in paths] == [
+        path.encode() + b"!" * (1 - number % 2) for number, path in enumerate(paths)
+    ]
+    files.write_unique(f"{within}/long {NAMES[6]}", [os.urandom(6 * MB)])
+    assert len(read(files, f"{within}/long {NAMES[6]}")) == 6 * MB
+    files.delete(paths)
+    assert names(files, within) == [f"long {NAMES[6]}"]
+
+
 def test_a_file_is_replaced(files: FileManager, folder: str) -> None:
     for content in (b"old" * 1000, b"new", os.urandom(9 * MB), b""):
         files.replace(f"{folder}/file", [content])

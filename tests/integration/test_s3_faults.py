@@ -310,6 +310,64 @@ def test_nothing_is_written_under_a_name_whose_outcome_is_unknown(minio: Minio, 
     files.replace(path, [b"at once: the other one is seen there"])
 
 
+def test_one_try_that_is_seen_tells_nothing_of_another(minio: Minio, proxy: FaultProxy, folder: str) -> None:
+    files, path = manager(proxy.port, timeout_s=4, request_timeout_s=1), f"{folder}/a"
+    go_on = [threading.Event() for _ in range(9)]
+    waits = iter(go_on)
+    proxy.plan(Fault("delay", "PUT", times=9, before=lambda: next(waits).wait()))
+    with pytest.raises(FileSystemTimeoutError):
+        files.replace(path, [b"old"])
+    proxy.plan()
+    go_on[0].set()
+    plain = manager(minio.port)
+    until(lambda: bool(plain.list_folder(folder)))
+    with pytest.raises(FileSystemTimeoutError, match="may still take effect"):
+        files.replace(path, [b"newer"])
+    for each in go_on:
+        each.set()
+    until(lambda: _replaced(files, path))
+    assert read(plain, path) == b"newer"
+
+
+def test_a_file_is_not_deleted_while_a_write_may_bring_it_back(minio: Minio, proxy: FaultProxy, folder: str) -> None:
+    files, path, go_on = manager(proxy.port, timeout_s=2), f"{folder}/a", threading.Event()
+    files.replace(path, [b"old"])
+    proxy.plan(Fault("delay", "PUT", times=99, before=go_on.wait))
+    with pytest.raises(FileSystemTimeoutError):
+        files.replace(path, [b"comes late"])
+    proxy.plan()
+    for paths in ([path], [f"{path}2", path]):
+        with pytest.raises(FileSystemTimeoutError, match="may still take effect"):
+            files.delete(paths)
+    go_on.set()
+
+    def deleted() -> bool:
+        try:
+            files.delete([path])
+        except FileSystemTimeoutError as error:
+            if error.tries:
+                raise
+            return False
+        return True
+
+    until(deleted)
+    time.sleep(0.5)
+    assert manager(minio.port).list_folder(folder) == []
+
+
+@pytest.mark.parametrize(("name", "call"), [each for each in CALLS if each[0] != "open"])
+def test_an_answer_that_trickles_in_is_a_typed_error_in_time(
+    minio: Minio, proxy: FaultProxy, folder: str, name: str, call: Callable[[S3FileManager, str], object]
+) -> None:
+    files = manager(proxy.port, timeout_s=2)
+    proxy.plan(Fault("trickle", times=99))
+    began = time.monotonic()
+    with pytest.raises(FileSystemTimeoutError):
+        call(files, f"{folder}/a")
+    assert time.monotonic() - began < 2 + 3, name
+    assert [info.base_name for info in manager(minio.port).list_folder(folder)] in ([], ["a"], ["a-new"])
+
+
 def test_a_server_that_is_gone_for_a_while_is_waited_for(minio: Minio, folder: str) -> None:
     files = manager(minio.port)
     files.replace(f"{folder}/a", [SMALL])

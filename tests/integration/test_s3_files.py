@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,9 +19,10 @@ import pytest
 from pyarrow.fs import FileType
 
 from hdfsstore.errors import FileChangedError, StateStoreError
+from hdfsstore.fs.location import resolve
 from hdfsstore.fs.s3.leftovers import abort_leftovers
 from hdfsstore.fs.s3.s3_files import S3FileManager
-from tests.integration.s3_managers import BUCKET, manager, read
+from tests.integration.s3_managers import BUCKET, bare_client, manager, read
 from tests.services.fault_proxy import Fault, FaultProxy
 from tests.services.minio import Minio
 from tests.support.crowd import crowd
@@ -95,6 +97,24 @@ def test_one_of_many_files_that_are_read_together_comes_by_one_answer(
         assert read(files, f"{folder}/a", 20 * MB) == content  # it has grown since it was listed
         assert read(files, f"{folder}/a", size + MB) == content
     assert files.requests.snapshot().bytes_read >= 4 * size
+
+
+@pytest.mark.parametrize("path_style", [False, True])
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_bucket_may_have_dots_in_its_name(request: pytest.FixtureRequest, path_style: bool, secure: bool) -> None:
+    server: Minio = request.getfixturevalue("secure_minio" if secure else "minio")
+    bucket = f"my.data.{uuid.uuid4()}"
+    bare_client(server).create_bucket(Bucket=bucket)
+    options = {**server.storage_options(), "fs.s3a.path.style.access": str(path_style)}
+    if server.ca_file is not None:
+        options["aws_ca_bundle"] = str(server.ca_file)
+    files, path = resolve(f"s3a://{bucket}/a +%20ü/b", options)
+    files.create(f"{path}/1", [b"content"])
+    assert [info.path for info in files.list_folder(path)] == [f"{bucket}/a +%20ü/b/1"]
+    with closing(files.open_file(f"{path}/1")) as file:
+        assert bytes(file.read_at(0, 7)) == b"content"
+    files.delete([f"{path}/1", f"{path}/2"])
+    assert files.list_folder(path) == []
 
 
 @pytest.mark.parametrize("size", [1, 6 * MB])

@@ -15,7 +15,7 @@ _AGENT = re.compile(rb"\r\nuser-agent: *([^\r]*)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
-Kind = Literal["answer", "reset", "lose", "cut", "hang", "delay"]
+Kind = Literal["answer", "reset", "lose", "cut", "trickle", "hang", "delay"]
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Fault:
             reset: the connection is reset before the server sees it;
             lose: the server has answered, and the connection is reset;
             cut: the client gets `keep` bytes of the answer's body, and the connection is closed;
+            trickle: the client gets the answer byte by byte, five in a second;
             hang: the server never sees it, and the client gets nothing until the proxy ends.
             delay: `before` is called, and then all goes on.
         method, part: of the requests that it is for: their method, and a part of their target; "" for any.
@@ -144,7 +145,12 @@ class FaultProxy:
                         assert fault is not None
                         client.sendall(answer + content[: fault.keep])
                         return None
-                    client.sendall(answer + content)
+                    if kind == "trickle":
+                        for at in range(len(answer)):
+                            client.sendall(answer[at : at + 1])
+                            if self._ended.wait(0.2):
+                                return None
+                    client.sendall((b"" if kind == "trickle" else answer) + content)
         except OSError:  # one of the two has hung up
             return None
         finally:

@@ -35,7 +35,7 @@ from hdfsstore.fs.hdfs.writing import Rename, Write, append, chunks_of, clock, c
 from hdfsstore.fs.range_reader import BLOCK, RangeReader
 from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.typed_errors import Undeleted
-from hdfsstore.fs.unknown_outcomes import UnknownOutcomes, never_seen
+from hdfsstore.fs.unknown_outcomes import UnknownOutcomes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -120,9 +120,10 @@ class HdfsFileManager:
     def delete(self, paths: Sequence[str]) -> None:
         undeleted = Undeleted()
         for path in paths:
+            self._unknown.check_deletion(path)
             try:
                 # A deletion that hangs, or was given up, would hit what is written there later.
-                with self._calls.writing(path), self._unknown.of((path,), never_seen):
+                with self._calls.writing(path), self._unknown.of_deletion((path,)):
                     self._untyped_call("delete", path, partial(_delete, path=path))
             except HdfsError as error:  # a timeout ends it: each further file would take as long
                 undeleted.add(path, error)
@@ -144,7 +145,7 @@ class HdfsFileManager:
         self._unknown.check(path)
         temporary = self._write(path, content)
         # A creation that is carried out late finds the name taken, or takes it as it would have in time.
-        unknown = self._unknown.of((path,), partial(self._is_gone, temporary)) if overwrite else nullcontext()
+        unknown = self._unknown.of(path, partial(self._is_gone, temporary)) if overwrite else nullcontext()
         try:
             with self._calls.writing(path), unknown:
                 self._call("rename", path, Rename(temporary, path, overwrite=overwrite))

@@ -18,6 +18,7 @@ from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.s3.client import connect_timeout_s, keys_of, make_client, request_timeout_s
 from hdfsstore.fs.s3.failures import S3Failure, failure, may_pass
 from hdfsstore.fs.s3.settings import Encryption, S3Settings
+from hdfsstore.fs.unknown_outcomes import Tries
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class Bucket:
         body: bytes | bytearray | None = None,
         then: Callable[[Any], T] | None = None,
         progress: Progress | None = None,
+        tries: Tries | None = None,
     ) -> T | Any:
         """Makes a request, again and again while its failure may pass.
 
@@ -88,6 +90,9 @@ class Bucket:
             arguments: of the operation, but the bucket. They may be made anew for each try.
             body: is sent.
             then: is called with the answer, as a part of the try: it reads a body, or looks at the outcome.
+            progress: of the body that `then` reads, on this thread. Without it an answer that trickles in has to be
+                there before the deadline, which counts from the last byte that was sent.
+            tries: takes notice of those that the server leaves waiting.
 
         Returns:
             What `then` returns, or botocore's answer.
@@ -97,8 +102,10 @@ class Bucket:
             FileSystemTimeoutError: it has failed until the deadline, or there was no answer.
         """
 
+        sending = None if body is None else Progress()
+
         def work() -> T | Any:
-            sent = {} if body is None else {"Body": io.BytesIO(body)}
+            sent = {} if sending is None or body is None else {"Body": _Body(body, sending)}
             given = arguments() if callable(arguments) else arguments
             with self.failures():
                 answer = getattr(self.client(), operation)(Bucket=self.name, **given, **sent)
@@ -107,7 +114,17 @@ class Bucket:
                     self.requests.written(len(body))
                 return answer if then is None else then(answer)
 
-        return self._calls.call(kind, self.uri(key), work, repeatable=True, progress=progress)
+        def counted() -> T | Any:
+            try:
+                return work()
+            except S3Failure as found:
+                if tries is not None and found.hangs:
+                    tries.hanging += 1
+                raise
+
+        return self._calls.call(
+            kind, self.uri(key), counted, repeatable=True, on_thread=progress is None, progress=progress or sending
+        )
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -154,6 +171,21 @@ class Bucket:
         except ValueError:
             return
         self._clock = (int(seconds) * 10**9, time.monotonic_ns())
+
+
+class _Body(io.BytesIO):
+    """The body of a try. It is read to be signed, and once more to be sent: both count as bytes that have passed."""
+
+    def __init__(self, content: bytes | bytearray, progress: Progress) -> None:
+        super().__init__(content)
+        self._progress = progress
+        self._passed = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        piece = super().read(size)
+        self._passed += len(piece)
+        self._progress.at(self._passed)
+        return piece
 
 
 def _of_new_objects(settings: S3Settings) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure, failure_of_key
-from hdfsstore.fs.unknown_outcomes import UnknownOutcomes, never_seen
+from hdfsstore.fs.unknown_outcomes import Tries, UnknownOutcomes
 
 _PAGE = 1000
 _CANNOT_DO_PAGES = {400, 405, 411, 501}
@@ -29,18 +29,21 @@ def delete_objects(bucket: Bucket, unknown: UnknownOutcomes, keys: Iterable[str]
     Raises:
         StateStoreError: some could not be deleted. It names one, and says how many they are. All others are gone,
             unless no key can be deleted: the server cannot be reached, or does not accept the credentials.
+        FileSystemTimeoutError: there was no answer in time, or an earlier write of a file may still take effect.
     """
     undeleted = _Undeleted(bucket)
     left = iter(keys)
     in_pages = True
     while page := list(islice(left, _PAGE)):
+        for key in page:
+            unknown.check_deletion(key)
         if in_pages and len(page) > 1:
-            with unknown.of(page, never_seen):
-                in_pages = _delete_page(bucket, page, undeleted)
+            with unknown.of_deletion(page) as tries:
+                in_pages = _delete_page(bucket, page, undeleted, tries)
         if not in_pages or len(page) == 1:
             for key in page:
-                with unknown.of((key,), never_seen):
-                    _delete(bucket, key, undeleted)
+                with unknown.of_deletion((key,)) as tries:
+                    _delete(bucket, key, undeleted, tries)
     undeleted.check()
 
 
@@ -63,7 +66,7 @@ class _Undeleted:
         raise self._bucket.error(found, key)
 
 
-def _delete_page(bucket: Bucket, keys: list[str], undeleted: _Undeleted) -> bool:
+def _delete_page(bucket: Bucket, keys: list[str], undeleted: _Undeleted, tries: Tries) -> bool:
     """Returns False if the server cannot do that; then nothing was deleted."""
     pending = dict.fromkeys(keys)
 
@@ -85,7 +88,7 @@ def _delete_page(bucket: Bucket, keys: list[str], undeleted: _Undeleted) -> bool
             raise S3Failure(f"{len(pending)} of {len(keys)} objects were not deleted: {why}", may_pass=True)
 
     try:
-        bucket.ask("DELETE page", "delete_objects", keys[0], arguments, then=look)
+        bucket.ask("DELETE page", "delete_objects", keys[0], arguments, then=look, tries=tries)
     except S3Failure as found:
         if found.status in _CANNOT_DO_PAGES and len(pending) == len(keys):
             return False
@@ -93,9 +96,9 @@ def _delete_page(bucket: Bucket, keys: list[str], undeleted: _Undeleted) -> bool
     return True
 
 
-def _delete(bucket: Bucket, key: str, undeleted: _Undeleted) -> None:
+def _delete(bucket: Bucket, key: str, undeleted: _Undeleted, tries: Tries) -> None:
     try:
-        bucket.ask("DELETE", "delete_object", key, {"Key": key, **bucket.of_all})
+        bucket.ask("DELETE", "delete_object", key, {"Key": key, **bucket.of_all}, tries=tries)
     except S3Failure as found:
         if found.status == _MISSING and found.code != "NoSuchBucket":
             return

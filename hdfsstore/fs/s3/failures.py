@@ -15,11 +15,13 @@ from botocore.exceptions import (
     IncompleteReadError,
     NoCredentialsError,
     PartialCredentialsError,
+    ReadTimeoutError,
     SSLError,
 )
 from botocore.parsers import ResponseParserError
 
 _PASSING_STATUS: Final = {408, 429, 500, 502, 503, 504}
+_GATEWAY_TIMEOUT: Final = 504
 _PASSING_CODES: Final = {
     "BadDigest",  # the body has changed on its way, as in the next two
     "IncompleteBody",
@@ -81,6 +83,7 @@ class S3Failure(Exception):
         may_pass: another try may succeed.
         remedy: what the user can do.
         headers: of the answer.
+        hangs: the server has the request, or somebody before it, and it may still take effect.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class S3Failure(Exception):
         may_pass: bool = False,
         remedy: str = _REMEDY,
         headers: dict[str, str] | None = None,
+        hangs: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -99,6 +103,7 @@ class S3Failure(Exception):
         self.may_pass = may_pass
         self.remedy = remedy
         self.headers = headers or {}
+        self.hangs = hangs
 
 
 def may_pass(error: Exception) -> bool:
@@ -138,7 +143,10 @@ def _failure(error: Exception) -> S3Failure | None:
         return S3Failure(str(error), remedy=remedy)
     if isinstance(error, (ConnectionError, HTTPClientError, IncompleteReadError)):
         return S3Failure(
-            str(error), may_pass=not _is_unknown_host(error), remedy="Check that the server can be reached"
+            str(error),
+            may_pass=not _is_unknown_host(error),
+            remedy="Check that the server can be reached",
+            hangs=isinstance(error, ReadTimeoutError),
         )
     if isinstance(error, BotoCoreError):
         return S3Failure(str(error))
@@ -166,6 +174,7 @@ def _of_answer(error: ClientError) -> S3Failure:
         may_pass=code in _PASSING_CODES or status in _PASSING_STATUS,
         remedy=_REMEDIES.get(code) or _REMEDIES_OF_STATUS.get(status or 0, _REMEDY),
         headers=meta.get("HTTPHeaders", {}),
+        hangs=status == _GATEWAY_TIMEOUT,
     )
 
 

@@ -6,7 +6,7 @@ create          the PUT, or the completion of the parts, has If-None-Match: *. E
                 metadata. Where the server says that the name is taken, the token tells whether it is by this call,
                 whose answer was lost, or by another one.
 replace         a call whose outcome is unknown may still take effect. Nothing more is written under that name by
-                this process until its token is seen there, or the timeout has passed once more.
+                this process until that is over (unknown_outcomes.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hdfsstore.fs.s3.bucket import Bucket
 from hdfsstore.fs.s3.failures import S3Failure
 from hdfsstore.fs.s3.multipart import Upload, parts
-from hdfsstore.fs.unknown_outcomes import UnknownOutcomes
+from hdfsstore.fs.unknown_outcomes import Tries, UnknownOutcomes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -47,7 +47,7 @@ class Writer:
     def replace(self, key: str, content: Iterable[Buffer]) -> None:
         self._unknown.check(key)
         owner = uuid.uuid4().hex
-        self._write(key, content, owner, {}, self._unknown.of((key,), lambda: owner_of(self._bucket, key) == owner))
+        self._write(key, content, owner, {}, self._unknown.of(key, lambda: owner_of(self._bucket, key) == owner))
 
     def write_unique(self, key: str, content: Iterable[Buffer]) -> None:
         self._write(key, content, uuid.uuid4().hex, {}, nullcontext())
@@ -58,7 +58,7 @@ class Writer:
         content: Iterable[Buffer],
         owner: str,
         condition: dict[str, str],
-        last: AbstractContextManager[None],
+        last: AbstractContextManager[Tries | None],
     ) -> None:
         """Makes an object. `last` surrounds the request by which it appears."""
         cut = parts(content)
@@ -67,8 +67,9 @@ class Writer:
         arguments = {"Metadata": {_OWNER: owner}, **self._bucket.of_writes}
         try:
             if second is None:
-                with last:
-                    self._bucket.ask("PUT", "put_object", key, {"Key": key, **arguments, **condition}, body=first)
+                with last as tries:
+                    given = {"Key": key, **arguments, **condition}
+                    self._bucket.ask("PUT", "put_object", key, given, body=first, tries=tries)
             else:
                 self._in_parts(key, itertools.chain((first, second), cut), owner, arguments, condition, last)
         except S3Failure as found:
@@ -86,12 +87,12 @@ class Writer:
         owner: str,
         arguments: dict[str, Any],
         condition: dict[str, str],
-        last: AbstractContextManager[None],
+        last: AbstractContextManager[Tries | None],
     ) -> None:
         upload = Upload(self._bucket, key, arguments)
         try:
             upload.send(content)
-            with last:
+            with last:  # an upload is completed once, however often that is asked
                 upload.complete(condition)
         except S3Failure as found:
             if found.code != _NO_UPLOAD or owner_of(self._bucket, key) != owner:
