@@ -98,7 +98,7 @@ def decode(content: bytes, path: str) -> Archive:
         with zipfile.ZipFile(io.BytesIO(content)) as source:
             _check_sizes(source.infolist(), path)
             files = {name: source.read(name) for name in source.namelist()}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OverflowError, RuntimeError, ValueError) as error:
         raise CorruptFileError(f"it is not a zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
     metadata = files.pop(_METADATA, b"").decode("utf-8", "replace")
     if re.match(r"v\d+\n", metadata) and not metadata.startswith(_VERSION):

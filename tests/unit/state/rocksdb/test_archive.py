@@ -110,6 +110,19 @@ def test_a_zip_that_would_fill_the_memory() -> None:
         decode(content + entries + end, "1.zip")
 
 
+@pytest.mark.parametrize("offset", [1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_zip_whose_file_lies_behind_all_numbers(offset: int) -> None:
+    content = zipped({"metadata": b"v1\n{}"})
+    at, end = content.index(b"PK\1\2"), content.index(b"PK\5\6")
+    extra = struct.pack("<HHQ", 1, 8, offset)  # the offset, in 64 bits
+    entry = bytearray(content[at:end] + extra)
+    entry[30:32] = struct.pack("<H", len(extra))
+    entry[42:46] = b"\xff" * 4
+    tail = content[end : end + 12] + struct.pack("<I", len(entry)) + content[end + 16 :]
+    with pytest.raises(CorruptFileError, match="zip file"):
+        decode(content[:at] + bytes(entry) + tail, "1.zip")
+
+
 def test_metadata_of_a_later_version() -> None:
     with pytest.raises(UnsupportedVersionError, match="v2"):
         decode(zipped({"metadata": b"v2\n{}"}), "1.zip")
