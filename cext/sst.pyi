@@ -47,6 +47,7 @@ class Merge:
         first: bytes | None = None,
         end: bytes | None = None,
         chunk_bytes: int = ...,
+        most_bytes: int = ...,
     ) -> None: ...
     def read(self) -> tuple[pa.Buffer, pa.Buffer, pa.Buffer] | None: ...
 

@@ -46,7 +46,8 @@ cdef struct Cursor:
     int64_t index_key_size
     uint64_t handle_offset, handle_size
     bint has_handle             # it is the next block's
-    bint is_last                # keys behind the next block are behind the end bound
+    bint is_last                # keys of the file behind the next block are behind the end bound
+    bint ended                  # and so are all that follow, or there are none
     # Bytes of the file.
     const uint8_t* window
     uint64_t window_start, window_size
@@ -92,11 +93,12 @@ cdef Step advance(Cursor* c, const Bounds* bounds) noexcept nogil:
                 c.seeking = False
             if bounds.end != NULL and compare_keys(c.key, c.key_size, bounds.end, bounds.end_size) >= 0:
                 c.at = c.end
-                c.is_last = True
+                c.ended = True
                 return AT_END
             return AT_ENTRY
         if not c.has_handle:
-            if c.is_last:
+            # The last key of an index may be far behind its block, and the next file before the bound.
+            if c.ended or (c.is_last and c.index_at < c.index_end):
                 return AT_END
             if c.index_at >= c.index_end:
                 return TABLE_NEEDED

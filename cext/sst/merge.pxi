@@ -22,6 +22,7 @@ cdef class Merge:
         delimiter: what joins merge operands.
         first, end: only keys from the first on and before the end.
         chunk_bytes: of data that `read` returns at a time.
+        most_bytes: of a key and its value, and of the sizes of operands that are held.
     """
 
     cdef Cursor* cursors
@@ -44,11 +45,11 @@ cdef class Merge:
     cdef GrowableBuffer last_buffer
     # Its merge operands, from the newest to the oldest: int64 sizes, bytes.
     cdef GrowableBuffer operands, operand_sizes
-    cdef int64_t num_operands, operands_size
+    cdef int64_t num_operands, operands_size, most_bytes
     cdef bint busy
 
     def __cinit__(self, runs, Overlay overlay=None, *, bytes delimiter not None, bytes first=None, bytes end=None,
-                  int64_t chunk_bytes=2 << 20):
+                  int64_t chunk_bytes=2 << 20, int64_t most_bytes=MAX_RECORD):
         cdef int i, more = overlay is not None and len(overlay) > 0
         cdef Cursor* c
         self.runs = [None] * more + [iter(run) for run in runs]
@@ -58,6 +59,7 @@ cdef class Merge:
         self.windows = [None] * self.num_runs
         self.bodies = [None] * self.num_runs
         self.delimiter = delimiter
+        self.most_bytes = min(most_bytes, MAX_RECORD)
         self.keep = []
         self.first_key, self.end_key = first, end
         if first is not None:
@@ -139,7 +141,7 @@ cdef class Merge:
 
         Raises:
             CorruptFileError: a file is damaged.
-            SizeLimitError: a key and its value take 1 GiB or more.
+            SizeLimitError: a key and its value take 1 GiB or more, or are made of 128 Mi operands.
             RuntimeError: an earlier call failed, so rows are missing.
         """
         cdef Step step
@@ -195,14 +197,19 @@ cdef class Merge:
         cdef int64_t size
         if step == ROOM_NEEDED:
             size = self.room_needed()
-            if size > MAX_RECORD:
-                raise SizeLimitError(f"a key and its value take {size} bytes or more; at most {MAX_RECORD} can be read")
+            if self.is_too_much():
+                raise SizeLimitError(
+                    f"a key and its value, of {self.num_operands} operands, take {size} bytes or more; at most "
+                    f"{self.most_bytes} can be read, of {self.most_bytes // 8} operands"
+                    if self.num_operands
+                    else f"a key and its value take {size} bytes or more; at most {self.most_bytes} can be read"
+                )
             self.keep_last()
             self.make_room(size)
         elif step == TABLE_NEEDED:
             table = next(self.runs[c.number], None)
             if table is None:
-                c.is_last = True
+                c.ended = True
                 return 0
             self.begin_table(c, table)
         elif step == WINDOW_NEEDED:
@@ -297,6 +304,10 @@ cdef class Merge:
             return self.last.key_size + joined
         return self.queue.order[self.queue.best].key_size + self.queue.order[self.queue.best].value_size
 
+    cdef bint is_too_much(self) noexcept nogil:
+        """Whether the row at hand is not to be read. Operands of no bytes take memory, too."""
+        return self.room_needed() > self.most_bytes or 8 * self.num_operands > self.most_bytes
+
     cdef Step merge(self) noexcept nogil:
         cdef Queue* queue = &self.queue
         cdef Cursor* c
@@ -339,7 +350,7 @@ cdef class Merge:
                 if not self.continue_key(c):
                     self.waiting = c
                     return failed(c, NO_MEMORY)
-                if self.room_needed() > MAX_RECORD:
+                if self.is_too_much():
                     return ROOM_NEEDED
             self.last.sequence = c.sequence
             self.last.number = c.number

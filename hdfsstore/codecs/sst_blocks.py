@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProviderError
 
-# No codec but bzip2 and zstd makes more of a byte than this, and those two are decompressed piece by piece.
-_MOST = {1: 64, 2: 1040, 4: 255, 5: 255}
+# No codec makes more of a byte than this: zstd repeats one 128 Ki times in 4 bytes. bzip2 has no such bound. Those two
+# are decompressed piece by piece.
+_MOST = {1: 64, 2: 1040, 4: 255, 5: 255, 7: 1 << 15, 64: 1 << 15}
 _LIMIT = (1 << 31) - 64
 _PIECE = 1 << 20
 _NAMES = {1: "snappy", 2: "zlib", 3: "bzip2", 4: "lz4", 5: "lz4", 7: "zstd", 64: "zstd"}

@@ -7,12 +7,14 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfsstore import CorruptFileError, SizeLimitError, StateStoreError, UnsupportedProviderError
 from hdfsstore._cext.sst import Merge, Overlay, footer_checksum
+from hdfsstore.codecs.sst_blocks import decompress
 from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
 from tests.support.sst_files import (
     DELETION,
@@ -242,6 +244,17 @@ def test_only_the_blocks_between_the_bounds_are_read() -> None:
     assert len(asked) == 1
 
 
+def test_a_file_whose_index_ends_behind_the_bound_is_not_the_last_one() -> None:
+    """An index may end with any key that is not before those of the file, so also behind those of the next file."""
+    tables = []
+    for first, last in ((b"a", b"z"), (b"b", b"b"), (b"d", b"d")):
+        file = File()
+        handle = file.add(block_of([(internal(first), b"v")]))
+        tables.append(table(file.finish(block_of([(last, handle)]))))
+    assert rows(Merge([tables], delimiter=b",", end=b"c")) == [(b"a", b"v"), (b"b", b"v")]
+    assert rows(Merge([tables], delimiter=b",", first=b"b", end=b"e")) == [(b"b", b"v"), (b"d", b"v")]
+
+
 @pytest.mark.parametrize(
     "entry",
     [
@@ -293,6 +306,23 @@ def test_declared_sizes_of_blocks_allocate_nothing(compression: int, size: int) 
     with pytest.raises((CorruptFileError, SizeLimitError)) as caught:
         merged(file.finish(block_of([(b"z", handle)])))
     assert caught.value.path == PATH
+
+
+@pytest.mark.parametrize(("compression", "most"), [(1, 64), (2, 1040), (4, 255), (5, 255), (7, 1 << 15), (64, 1 << 15)])
+def test_no_block_is_larger_than_its_codec_can_make_of_it(compression: int, most: int) -> None:
+    for size, can_be in ((90 * most, True), (100 * most, False)):
+        with pytest.raises(CorruptFileError) as caught:
+            decompress(compression, varint(size) + bytes(90))
+        assert ("declares" in caught.value.message) == (not can_be)
+
+
+def test_blocks_of_zeros_are_read_however_well_they_compress() -> None:
+    zeros = bytes(32 << 20)
+    compress = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflated = compress.compress(zeros) + compress.flush()
+    assert decompress(2, varint(len(zeros)) + deflated) == zeros
+    assert decompress(7, varint(len(zeros)) + pa.compress(zeros, "zstd", asbytes=True)) == zeros
+    assert decompress(1, pa.compress(zeros, "snappy", asbytes=True)) == zeros
 
 
 @pytest.mark.parametrize("kind", [3, 8, 0x11, 0x14, 0x16, 0x18, 0xFF])
@@ -373,6 +403,14 @@ def test_operands_are_refused_before_they_fill_the_memory() -> None:
     with pytest.raises(SizeLimitError):
         rows(Merge([tables()], delimiter=bytes(64 << 20)))
     assert taken == 16
+
+
+@pytest.mark.parametrize("delimiter", [b",", b""])
+def test_operands_of_no_bytes_count_too(delimiter: bytes) -> None:
+    content = sst_of([(internal(b"a", sequence, MERGE), b"") for sequence in range(4000, 0, -1)])
+    with pytest.raises(SizeLimitError, match="1025 operands"):
+        rows(Merge([[table(content)]], delimiter=delimiter, most_bytes=8192))
+    assert rows(Merge([[table(content)]], delimiter=delimiter, most_bytes=32000)) == [(b"a", delimiter * 3999)]
 
 
 def test_a_merge_that_failed_does_not_end_as_if_all_was_read() -> None:
