@@ -15,7 +15,9 @@ from hdfsstore.repair.plan import Plan
 from hdfsstore.state.conf import parse_bytes
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
-Memory = Annotated[str, typer.Option(help="Rows that are held in memory at a time, such as 256m.")]
+Memory = Annotated[
+    str, typer.Option(help="Memory that the work may take, such as 256m. What does not fit goes to --tmp.")
+]
 Tmp = Annotated[
     Path | None,
     typer.Option(help="A local folder for what does not fit; by default the system's.", show_default=False),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 DEFAULT_MEMORY = 1 << 30
+# What a thread takes that reads files, and places, sorts and compresses their rows.
+_THREAD_BYTES = 80 << 20
 
 
 class Progress(Protocol):
@@ -25,7 +27,8 @@ class Limits:
     """What the work may take.
 
     Attributes:
-        memory: bytes of rows that are held in memory at a time.
+        memory: bytes that the work may take, beside what the process takes before it. Threads take 80 MiB each of it,
+            and the rows that are held the rest, which is a quarter at least.
         tmp: a local folder for what does not fit; None: the system's.
         threads: how many partitions are worked on at a time; None: the number of processors.
     """
@@ -33,6 +36,11 @@ class Limits:
     memory: int = DEFAULT_MEMORY
     tmp: str | None = None
     threads: int | None = None
+
+    @property
+    def row_memory(self) -> int:
+        """Bytes of rows that are held in memory at a time."""
+        return max(self.memory - self.workers * _THREAD_BYTES, self.memory // 4)
 
     @property
     def workers(self) -> int:

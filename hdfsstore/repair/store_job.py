@@ -117,7 +117,7 @@ class StoreJob:
     def _whole(self, fs: FileManager, root: str, version: int, plan: StorePlan) -> list[Written]:
         store = store_at(self._store, fs, root, self._to)
         folders = [store.partition_path(partition_id) for partition_id in self._to]
-        with StoreWriter(fs, folders, self._format(version), self._limits.memory, self._limits.tmp) as writer:
+        with StoreWriter(fs, folders, self._format(version), self._limits.row_memory, self._limits.tmp) as writer:
             self._read(plan, writer)
             self._progress(f"{self._name}: writing", 0)
             return writer.finish(self._limits.workers)
