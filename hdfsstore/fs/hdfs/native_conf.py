@@ -63,7 +63,8 @@ _REFUSED = {
 }
 # With Kerberos: `authentication`, `integrity` and `privacy`, as a list of what will do.
 PROTECTIONS: Final = ("dfs.data.transfer.protection", "hadoop.rpc.protection")
-_SIZE = re.compile(r"(\d+)([kmgtpe]?)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,19})([kmgtpe]?)", re.IGNORECASE)
+_UMASK = "fs.permissions.umask-mode"
 _DEFAULT_UMASK = "022"
 _USER = "HADOOP_USER_NAME"
 
@@ -146,24 +147,28 @@ def file_options(conf: Mapping[str, str]) -> tuple[int | None, int | None, int]:
     replication = conf.get("dfs.replication")
     block_size = conf.get("dfs.blocksize")
     return (
-        None if replication is None else _number("dfs.replication", replication, 10),
+        None if replication is None else _number("dfs.replication", replication, 10, range(1, 1 << 15)),
         None if block_size is None else _size("dfs.blocksize", block_size),
-        0o666 & ~_number("fs.permissions.umask-mode", conf.get("fs.permissions.umask-mode", _DEFAULT_UMASK), 8),
+        0o666 & ~_number(_UMASK, conf.get(_UMASK, _DEFAULT_UMASK), 8, range(0o2000)),
     )
 
 
-def _number(key: str, text: str, base: int) -> int:
+def _number(key: str, text: str, base: int, allowed: range) -> int:
     try:
-        return int(text, base)
+        number = int(text, base)
     except ValueError:
-        raise _not_understood(key, "an octal number such as 022" if base == 8 else "a number") from None
+        number = -1
+    if number not in allowed:
+        raise _not_understood(key, "an octal number such as 022" if base == 8 else f"a number below {allowed.stop}")
+    return number
 
 
 def _size(key: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = int(match[1]) << 10 * (" kmgtpe".index(match[2].lower() or " ")) if match else 0
+    if not 0 < size < 1 << 63:
         raise _not_understood(key, "a number of bytes, with k, m or g behind it if need be")
-    return int(match[1]) << 10 * (" kmgtpe".index(match[2].lower() or " "))
+    return size
 
 
 def _not_understood(key: str, needed: str) -> UnsupportedSettingError:

@@ -49,6 +49,29 @@ def test_a_value_that_is_not_understood_is_named_and_not_shown(key: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dfs.replication", "-1"),
+        ("dfs.replication", "0"),
+        ("dfs.replication", "32768"),
+        ("dfs.blocksize", "0"),
+        ("dfs.blocksize", "8e"),
+        ("dfs.blocksize", "9" * 5000),
+        ("fs.permissions.umask-mode", "-1"),
+        ("fs.permissions.umask-mode", "77777"),
+    ],
+)
+def test_a_number_that_no_file_can_have_is_refused(key: str, value: str) -> None:
+    with pytest.raises(UnsupportedSettingError, match=f"{key} is not understood"):
+        file_options({key: value})
+
+
+def test_the_largest_numbers() -> None:
+    conf = {"dfs.replication": "32767", "dfs.blocksize": "7e", "fs.permissions.umask-mode": "1777"}
+    assert file_options(conf) == (32767, 7 << 60, 0)
+
+
+@pytest.mark.parametrize(
     "key",
     ["hadoop.socks.server", "hadoop.rpc.socket.factory.class.default", "dfs.trustedchannel.resolver.class"],
 )
