@@ -14,6 +14,7 @@ from hdfsstore.checkpoint.batch_conf import first_repartition, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.conf import PROVIDER, ROCKSDB_PROVIDER
+from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operators import operators_at
 from hdfsstore.errors import FileSystemTimeoutError
 from hdfsstore.fs.file_manager import FileManager
@@ -93,7 +94,7 @@ class Watched:
     def _look(self) -> None:
         logged = self._logs.look()
         newest = max(logged.done, default=None)
-        if (newest is None and not logged.offsets.files) or self._is_another(newest):
+        if (newest is None and not logged.offsets.files) or self._is_another(logged, newest):
             # It may be gone, set back or made anew. A query of hdfsstore.spark makes its own folder in its first batch.
             self._begin()
             logged = self._logs.look()
@@ -126,11 +127,16 @@ class Watched:
         self._logs = BatchLogs(self._checkpoint.file_manager, self._checkpoint.path)
         self._allowance = _Allowance(self._checkpoint.file_manager)
         self._newest: int | None = None
+        self._newest_entry: OffsetLogEntry | None = None
         self._layout: tuple[int | None, str | None] | None = None
         self._stores: list[WatchedStore] = []
 
-    def _is_another(self, newest: int | None) -> bool:
-        """Whether batches have gone back, or a batch has come and no state was found so far."""
+    def _is_another(self, logged: Logged, newest: int | None) -> bool:
+        """Whether batches have gone back or were made anew, or a batch has come and no state was found so far."""
+        if self._newest in logged.offsets.files:
+            entry = self._logs.offsets.read(logged.offsets, self._newest)  # a file that is unchanged is read once
+            if entry is not None and entry != self._newest_entry:
+                return True
         if newest == self._newest:
             return False
         goes_back = newest is None or (self._newest is not None and newest < self._newest)
@@ -146,7 +152,7 @@ class Watched:
             operators = operators_at(fs, path, newest, conf)
             self._stores = watched_stores(self._checkpoint, operators, rocksdb, newest)
             self._layout = layout
-        self._newest = newest
+        self._newest, self._newest_entry = newest, self._logs.offsets.read(logged.offsets, newest)
         parts = [part for store in self._stores for part in store.partitions]
         stale = sorted((part for part in parts if part.listed < newest), key=lambda part: part.listed)
         if isinstance(fs, LocalFileManager) or any(part.listed < 0 for part in parts):

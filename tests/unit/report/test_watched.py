@@ -151,6 +151,26 @@ def test_a_checkpoint_that_disappears_and_one_that_begins_anew(tmp_path: Path) -
     assert str(query.path) in str(caught.value)
 
 
+@pytest.mark.parametrize("newest", [1, 3])
+def test_one_that_was_made_anew_between_two_looks(newest: int, tmp_path: Path) -> None:
+    query = Replayed(case("snapshots"), tmp_path / "checkpoint")
+    query.commit(0, 1)
+    watch = watched(query.path)
+    watch.look()
+    watch.count(limited=False)
+    shutil.rmtree(query.path)
+    again = Replayed(case("join_inner" if newest == 1 else "aggregation"), query.path)
+    again.commit(*range(newest + 1))
+    watch.look()
+    stores = watch.count(limited=False).stores
+    for store in stores:
+        table = Checkpoint(query.path).read_state(store.operator_id, store.name)
+        assert (store.rows, store.note) == (table.num_rows, None)
+        assert store.first_rows == (newest, table.num_rows)
+    [operator] = Checkpoint(query.path).operators
+    assert [store.name for store in stores] == [store.name for store in operator.stores]
+
+
 def test_a_query_of_hdfsstore_spark_makes_its_own_folder_in_its_first_batch(tmp_path: Path) -> None:
     query = Replayed(case("aggregation"), tmp_path / "checkpoint")
     shutil.rmtree(query.path / "state")
