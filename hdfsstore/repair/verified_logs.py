@@ -55,9 +55,10 @@ def verify_logs(fs: FileManager, path: str, findings: Findings, notes: list[str]
     if begun:
         notes.append(f"Batch {begun[-1]} was begun and is not committed: a restart runs it again")
     there = logged.offsets.files.keys()
-    if there:
-        newest = max(*there, *logged.commits.files, 0)
-        _missing(f"{path}/offsets", set(range(min(there), newest + 1)) - there, findings, _cut(logged.damaged))
+    newest = max([*there, *logged.commits.files], default=-1)
+    if newest >= 0:
+        wanted = set(range(min(there, default=newest), newest + 1))
+        _missing(f"{path}/offsets", wanted - there, findings, _cut(logged.damaged))
     if logged.commits.files:
         wanted = set(range(min(logged.commits.files), max([*there, latest + 1])))
         _missing(f"{path}/commits", wanted - logged.commits.files.keys(), findings, _cut(logged.damaged))

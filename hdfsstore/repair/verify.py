@@ -101,18 +101,18 @@ def verify(
         for same in _runs(operator, logged.offsets):
             try:
                 state = _state(checkpoint, operator, same, logged)
-                stores = [(store, _needed(state, store)) for store in state.operator.stores]
+                stores = [(store, _batches_by_partition(state, store, same)) for store in state.operator.stores]
             except StateStoreError as error:
                 findings.add(error, same)
                 continue
-            for store, partition_ids in stores:
+            for store, by_partition in stores:
                 if confs.COMPRESSION_CODEC in state.conf and not store.column_families:
                     missing = MissingFileError("the schema of this store is missing", store.schema_path)
                     findings.add(missing, same)
-                latest = same[-1] == batches[-1]
                 rules = [] if logs else _rules(state, store, notes)
-                for partition_id in partition_ids:
-                    verify_partition(state, store, partition_id, same, latest, rules, files, findings)
+                for partition_id, its in by_partition.items():
+                    latest = its[-1] == batches[-1]
+                    verify_partition(state, store, partition_id, its, latest, rules, files, findings)
     return Verified(path, batches, files.files, files.rows, findings.all(), notes, time.monotonic() - started)
 
 
@@ -161,6 +161,19 @@ def _rules(state: OperatorState, store: Store, notes: list[str]) -> list[Placeme
         return []
 
 
-def _needed(state: OperatorState, store: Store) -> list[int]:
-    """The partitions that the newest version of a run has, those that were lost too."""
-    return sorted({*store.needed_partitions(store.key_type), *state.partitions(store, store.key_type)})
+def _batches_by_partition(state: OperatorState, store: Store, same: Sequence[int]) -> dict[int, Sequence[int]]:
+    """The batches of a run that have state in each partition; those of lost partitions too.
+
+    Spark's own repartition writes one version of partitions that an operator without keys never writes.
+    """
+    found: dict[int, Sequence[int]] = {}
+    written = store.needed_partitions(store.key_type)
+    for partition_id in sorted({*written, *store.partition_ids}):
+        its = same
+        if partition_id not in written:
+            listing = state.files(store, partition_id).listing()
+            versions = {version for version, _ in listing.snapshots | listing.deltas}
+            its = [batch for batch in same if batch + 1 in versions]
+        if its:
+            found[partition_id] = its
+    return found
