@@ -10,6 +10,6 @@ sanitized asan address,undefined asan ubsan
 # A limit on address space, which the test of full memory sets, would hit the sanitizer's own.
 run_tests tests/unit/codecs tests/unit/cext tests/unit/spark/worker/test_key_groups.py \
     --ignore=tests/unit/cext/test_map_out_of_memory.py -m "not resident_memory"
-$python -m tests.fuzz --seconds 12 --target lz4 --target lzf --target checked_records --target records \
+$python -m tests.fuzz --seconds 15 --target lz4 --target lzf --target checked_records --target records \
     --target changelogs --target rows --target images --target forged_images \
-    --target sst_files --target forged_sst_files
+    --target sst_files --target forged_sst_files --target manifests --target rocksdb_rows
