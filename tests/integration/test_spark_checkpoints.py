@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import hdfsstore.spark
 from hdfsstore.checkpoint.commit_log import encode_commit_log, read_commit_log
@@ -46,12 +47,16 @@ def run(spark: SparkSession, place: Place, folder: Path) -> dict[str, tuple[int,
     def sink(batch: DataFrame, _: int) -> None:
         rows.update({row.user: (row.n, row.total) for row in batch.collect()})
 
-    events = spark.readStream.schema("user string, amount long").option("maxFilesPerTrigger", 1).json(folder.as_uri())
-    totals = events.groupBy("user").agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
-    writer = totals.writeStream.foreachBatch(sink).outputMode("update").option("checkpointLocation", place.uri)
-    query = writer.trigger(availableNow=True).start()
+    query = writer(spark, place, folder).foreachBatch(sink).trigger(availableNow=True).start()
     query.awaitTermination()
     return rows
+
+
+def writer(spark: SparkSession, place: Place, folder: Path) -> DataStreamWriter:
+    """Of the query; a batch has one file of the input."""
+    events = spark.readStream.schema("user string, amount long").option("maxFilesPerTrigger", 1).json(folder.as_uri())
+    totals = events.groupBy("user").agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
+    return totals.writeStream.outputMode("update").option("checkpointLocation", place.uri)
 
 
 def sparks_rows(spark: SparkSession, place: Place, **options: int) -> pa.Table:
@@ -64,13 +69,17 @@ def ours(place: Place) -> pa.Table:
     return checkpoint.read_state().select(["key", "value", "partition_id"])
 
 
-def command(place: Place, folder: Path) -> list[dict[str, object]]:
-    """The rows of `hdfsstore read`, as a user runs it."""
+def program(verb: str, place: Place, folder: Path) -> list[str]:
+    """The command as a user runs it, with the storage's options in a file of the folder."""
     file = folder / "options"
     file.touch(0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in place.storage_options.items()))
-    program = [sys.executable, "-m", "hdfsstore", "read", place.uri, "--option-file", str(file), "--json"]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    return [sys.executable, "-m", "hdfsstore", verb, place.uri, "--option-file", str(file), "--json"]
+
+
+def command(place: Place, folder: Path) -> list[dict[str, object]]:
+    """The rows of `hdfsstore read`."""
+    done = subprocess.run(program("read", place, folder), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -86,6 +95,33 @@ def test_a_checkpoint_is_read_in_place(spark: SparkSession, remote: Place, tmp_p
     checkpoint = hdfsstore.Checkpoint(remote.uri, storage_options=remote.storage_options)
     assert [batch.batch_id for batch in checkpoint.batches] == [0, 1, 2]
     assert not checkpoint.damaged
+
+
+def test_watch_shows_each_batch_of_a_query_that_runs(spark: SparkSession, remote: Place, tmp_path: Path) -> None:
+    add_input(tmp_path / "input", 0)
+    query = writer(spark, remote, tmp_path / "input").format("noop").start()
+    lines = []
+    try:
+        query.processAllAvailable()
+        watch = [*program("watch", remote, tmp_path), "--interval", "0.2", "--count", "3"]
+        with subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+            stop = Timer(120, watching.kill)  # a watch that sees no batch would never end
+            stop.start()
+            assert watching.stdout is not None
+            for number, line in enumerate(watching.stdout, 1):
+                lines.append(json.loads(line))
+                if number < 3:
+                    add_input(tmp_path / "input", number)
+            stop.cancel()
+            assert watching.wait() == 0, watching.stderr and watching.stderr.read()
+    finally:
+        query.stop()
+    assert [line["batch_id"] for line in lines] == [0, 1, 2]
+    for line in lines:
+        [store] = line["stores"]
+        assert (store["num_partitions"], store["rows"], store["rows_batch_id"]) == (PARTITIONS, USERS, line["batch_id"])
+        assert store["bytes"] > 0
+        assert store["note"] is None
 
 
 def test_our_store_writes_there_and_spark_goes_on(spark: SparkSession, remote: Place, tmp_path: Path) -> None:
