@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -15,4 +16,8 @@ def main() -> None:
             raise
         print(f"The command needs {missing}: pip install 'hdfsstore[cli]'", file=sys.stderr)
         sys.exit(1)
+    # In any locale: rows are UTF-8 anyway, and other encodings have no bars.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     app(prog_name="hdfsstore")

@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -167,3 +168,16 @@ def test_json_of_a_store_that_is_watched(run: Run) -> None:
     row = re.search(r"^\| `watch`, a store \| (.*?) \|", page("JSON"), re.MULTILINE)
     assert row is not None
     assert list(store) == re.findall(r"`(\w+)`", row[1])
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_it_writes_is_utf8_in_any_locale(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "zähler €"
+    shutil.copytree(checkpoint("aggregation"), path)
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "200"}
+    for options in ((), ("--json",)):
+        command = [sys.executable, "-m", "hdfsstore", "inspect", str(path), *options]
+        ran = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert "zähler €" in ran.stdout.decode("utf-8")
+        assert options or "█" in ran.stdout.decode("utf-8")
