@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from hdfsstore import Checkpoint
+from hdfsstore.checkpoint.parts import JOIN
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, note
@@ -142,5 +143,5 @@ def _check_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> N
 
 def _suggest_join_side(checkpoint: Checkpoint, operator_id: int, state_var: str | None) -> None:
     """Says of a join's own stores that there is a better way to look at them."""
-    if state_var is None and checkpoint.operator(operator_id).name == "symmetricHashJoin":
+    if state_var is None and checkpoint.operator(operator_id).name == JOIN:
         note("These are the rows of one of the join's own stores. --join-side left or right shows what a side buffers.")

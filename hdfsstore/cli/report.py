@@ -15,6 +15,8 @@ import typer
 
 from hdfsstore import Checkpoint, Operator, StateStoreError, Store
 from hdfsstore.checkpoint.batch_logs import BatchLogs
+from hdfsstore.checkpoint.operators import DEFAULT_STORE
+from hdfsstore.checkpoint.parts import Part, parts_of_store
 from hdfsstore.checkpoint.row_identity import KINDS
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli import options
@@ -24,7 +26,7 @@ from hdfsstore.cli.output import columns_of
 from hdfsstore.cli.output_file import opened
 from hdfsstore.cli.progress import rows_counted
 from hdfsstore.conditions.texts import texts
-from hdfsstore.report.facts import StoreFacts, batch_facts, store_facts
+from hdfsstore.report.facts import StoreFacts, Value, batch_facts, store_facts
 from hdfsstore.report.page import Changes, StorePage, page
 
 _CHANGED_ROWS = 10
@@ -96,22 +98,24 @@ def _store_page(
     facts: StoreFacts,
     pair: tuple[int, int] | None,
 ) -> StorePage:
-    changes, why = None, None
-    if pair is not None:
-        try:
-            changes = _changes(checkpoint, operator, store, *pair)
-        except StateStoreError as error:
-            why = f"Batches {pair[0]} and {pair[1]} are not compared: {error}"
+    parts = [] if pair is None else parts_of_store(operator, store)
+    changes = [_changes(checkpoint, operator, store, part, *pair) for part in parts] if pair else []
     title = f"Operator {operator.operator_id}, {operator.name or 'of unknown kind'}: store {store.name}"
-    keys = [_short(texts(value.key)[0]) for value in facts.largest]
-    return StorePage(title, of_store, facts, keys, changes, why)
+    return StorePage(title, of_store, facts, [_key(value) for value in facts.largest], pair, changes)
 
 
-def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, start: int, end: int) -> Changes:
-    if store.has_families:
-        raise StateStoreError("this store has column families")
-    request = StateRequest(operator_id=operator.operator_id, store_name=store.name)
-    found = decoded_diff(checkpoint, request, start, end)
+def _key(value: Value) -> str:
+    text = _short(texts(value.key)[0])
+    return text if value.part is None else f"{text} of {value.part}"
+
+
+def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, part: Part, start: int, end: int) -> Changes:
+    name = part.name if store.has_families else None
+    request = StateRequest(**{"operator_id": operator.operator_id, "store_name": DEFAULT_STORE, **part.arguments})
+    try:
+        found = decoded_diff(checkpoint, request, start, end)
+    except StateStoreError as error:
+        return Changes(name, {}, [], [], str(error))
     counts = Counter(found.table["change"].to_pylist())
     header: list[str] = []
     rows: list[tuple[str, ...]] = []
@@ -119,7 +123,7 @@ def _changes(checkpoint: Checkpoint, operator: Operator, store: Store, start: in
         columns = columns_of(batch)
         header = [name for name, _ in columns]
         rows += zip(*([_short(text) for text in texts(column)] for _, column in columns), strict=True)
-    return Changes(start, end, {kind: counts[kind] for kind in KINDS}, header, rows[:_CHANGED_ROWS])
+    return Changes(name, {kind: counts[kind] for kind in KINDS}, header, rows[:_CHANGED_ROWS])
 
 
 def _short(text: str | None) -> str:

@@ -6,20 +6,17 @@ A store with column families is one table for each state variable, for timers, o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from hdfsstore import Checkpoint, Operator, StateStoreError
-from hdfsstore.checkpoint.join_state import SIDES
+from hdfsstore import Checkpoint, StateStoreError
 from hdfsstore.checkpoint.packed_values import has_msgpack
-from hdfsstore.checkpoint.state_variables import has_timers, state_variables
+from hdfsstore.checkpoint.parts import parts_of_operator
 from hdfsstore.cli.output import numbered
 from hdfsstore.cli.progress import counted
 
-JOIN = "symmetricHashJoin"
 _AT_BATCH = re.compile(r"(\w+)_at_(\d+)")
 
 
@@ -28,20 +25,6 @@ def table_name(operator_id: int, name: str) -> str:
     if (operator_id, name) == (0, "default"):
         return "state"
     return f"state_{operator_id}_{re.sub(r'[^0-9a-z]+', '_', name.lower())}"
-
-
-def _parts(operator: Operator) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What of an operator is a table, by name, and the arguments of read_state that give it."""
-    for store in operator.stores:
-        if not store.has_families:
-            yield store.name, {"store_name": store.name}
-    for variable in state_variables(operator):
-        yield variable, {"state_var": variable}
-    if has_timers(operator):
-        yield "timers", {"read_registered_timers": True}
-    if operator.name == JOIN and any(store.has_families for store in operator.stores):
-        for side in SIDES:
-            yield side, {"join_side": side}
 
 
 class Tables:
@@ -59,13 +42,13 @@ class Tables:
         self._read: set[str] = set()
         self.stores: dict[str, dict[str, Any]] = {}
         for operator in checkpoint.operators:
-            for part, arguments in _parts(operator):
-                table = name = table_name(operator.operator_id, part)
+            for part in parts_of_operator(operator):
+                table = name = table_name(operator.operator_id, part.name)
                 for number in count(2):
                     if table not in self.stores:
                         break
                     table = f"{name}_{number}"  # names that differ in upper and lower case alone
-                self.stores[table] = {"operator_id": operator.operator_id, **arguments}
+                self.stores[table] = {"operator_id": operator.operator_id, **part.arguments}
 
     @property
     def described(self) -> str:

@@ -15,6 +15,7 @@ from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
 from hdfsstore.checkpoint.conf import ROCKSDB_PROVIDER
 from hdfsstore.checkpoint.metadata_log import Listing
 from hdfsstore.checkpoint.operator_state import OperatorState
+from hdfsstore.checkpoint.parts import parts_of_store
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY
 from hdfsstore.codecs.arrow_types import from_arrow_schema
 from hdfsstore.codecs.records import DELTA_FILES
@@ -63,10 +64,17 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One of the largest values of a store; `key` has the row of its key alone."""
+    """One of the largest values of a store.
+
+    Attributes:
+        bytes: its size as a row of Spark.
+        key: the row of its key alone.
+        part: the state variable or side of a join that has it; None in a store without column families.
+    """
 
     bytes: int
     key: pa.StructArray
+    part: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +83,10 @@ class StoreFacts:
 
     Attributes:
         operator_id, name: of the store.
-        rows: (batch, rows) of some of the retained batches that can be read.
+        rows: (batch, rows) of some of the retained batches that can be read; of all column families together.
         versions: those that have files.
         freed: for some numbers of versions that could be kept.
-        largest: the largest values after the newest batch; empty for stores with column families.
+        largest: the largest values after the newest batch.
     """
 
     operator_id: int
@@ -133,11 +141,17 @@ def store_facts(
     """
     rows: list[tuple[int, int]] = []
     largest: list[Value] = []
-    for batch_id in () if store.has_families else batch_ids:
+    for batch_id in batch_ids:
+        what = f"{store.name} at batch {batch_id}"
+        into = largest if batch_id == batch_ids[-1] else None
         try:
-            with checkpoint.open_state(operator.operator_id, store.name, batch_id) as state:
-                newest = batch_id == batch_ids[-1]
-                counted = _read(wrap(state, f"{store.name} at batch {batch_id}"), largest if newest else None)
+            if store.has_families:
+                counted = _count_families(checkpoint.operator_state(operator.operator_id, batch_id), store.name)
+            else:
+                with checkpoint.open_state(operator.operator_id, store.name, batch_id) as state:
+                    counted = _read(wrap(state, what), into)
+            if store.has_families and into is not None:
+                _find_largest(checkpoint, operator, store, batch_id, into, wrap)
         except StateStoreError:
             continue  # the page of the store says what cannot be read at the newest batch
         rows.append((batch_id, counted))
@@ -151,13 +165,35 @@ def _written_ms(log: Listing, number: int) -> int:
     return (info.mtime_ns or 0) // 1_000_000 if info else 0
 
 
-def _read(state: Iterable[pa.RecordBatch], largest: list[Value] | None) -> int:
+def _count_families(state: OperatorState, store_name: str) -> int:
+    store = state.operator.store(store_name)
+    return sum(rows_by_family(state, store, i).total() for i in state.partitions(store, store.key_type))
+
+
+def _find_largest(
+    checkpoint: Checkpoint,
+    operator: Operator,
+    store: Store,
+    batch_id: int,
+    largest: list[Value],
+    wrap: Callable[[Iterable[pa.RecordBatch], str], Iterable[pa.RecordBatch]],
+) -> None:
+    """Notes the largest values of all parts of a store with column families. Timers have none."""
+    found: list[Value] = []
+    for part in parts_of_store(operator, store):
+        if "read_registered_timers" not in part.arguments:
+            with checkpoint.open_state(operator.operator_id, batch_id=batch_id, **part.arguments) as state:
+                _read(wrap(state, f"{part.name} at batch {batch_id}"), found, part.name)
+    largest += sorted(found, key=lambda value: value.bytes, reverse=True)[:LARGEST]
+
+
+def _read(state: Iterable[pa.RecordBatch], largest: list[Value] | None, part: str | None = None) -> int:
     """Counts the rows; notes the largest values in `largest`."""
     count, codec = 0, None
     heap: list[tuple[int, int, pa.StructArray]] = []
     for batch in state:
         if largest is not None and batch.num_rows:
-            values = batch["value"]
+            values = _values(batch)
             codec = codec or RowCodec(from_arrow_schema(pa.schema(list(values.type))))
             sizes = pc.binary_length(codec.encode(values))
             for at in pc.select_k_unstable(sizes, LARGEST, [("", "descending")]).to_pylist():
@@ -166,8 +202,17 @@ def _read(state: Iterable[pa.RecordBatch], largest: list[Value] | None) -> int:
             heapq.heapify(heap)
         count += batch.num_rows
     if largest is not None:
-        largest += [Value(size, key) for size, _, key in sorted(heap, key=lambda item: item[:2], reverse=True)]
+        found = sorted(heap, key=lambda item: item[:2], reverse=True)
+        largest += [Value(bytes_, key, part) for bytes_, _, key in found]
     return count
+
+
+def _values(batch: pa.RecordBatch) -> pa.StructArray:
+    """What is told of each key: its value, an element of its list, an entry of its map."""
+    content = [field for field in batch.schema if field.name not in ("key", "partition_id")]
+    if len(content) == 1 and pa.types.is_struct(content[0].type):
+        return batch[content[0].name]
+    return pa.StructArray.from_arrays([batch[field.name] for field in content], fields=content)
 
 
 Files = list[dict[tuple[int, str], int]]  # For each partition: version and kind ("delta", "snapshot") -> bytes.

@@ -42,13 +42,20 @@ _SHOWN_BATCHES = 25
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed between two batches in a store: how many keys of each kind, and some of them as texts."""
+    """What changed between two batches in a store, or in a part of one with column families.
 
-    start: int
-    end: int
+    Attributes:
+        name: of the state variable, timers or side of a join; None: all of the store.
+        counts: how many keys of each kind; of a part, rows as `read` shows them.
+        header, rows: some of them as texts.
+        why: the reason if they were not compared, and there is nothing of the above.
+    """
+
+    name: str | None
     counts: Mapping[str, int]
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +67,16 @@ class StorePage:
         report: its part of the report of `inspect`.
         facts: of it over time.
         keys: the keys of its largest values, as texts.
-        changes: between two batches; None: not compared, `why` says the reason.
+        batches: the two that are compared; None: there are no two.
+        changes: between these.
     """
 
     title: str
     report: Mapping[str, Any]
     facts: StoreFacts
     keys: Sequence[str]
-    changes: Changes | None
-    why: str | None
+    batches: tuple[int, int] | None
+    changes: Sequence[Changes]
 
 
 def page(report: Mapping[str, Any], batches: Sequence[BatchFacts], stores: Sequence[StorePage], made: str) -> str:
@@ -192,12 +200,19 @@ def _largest(store: StorePage) -> str:
 
 
 def _changes(store: StorePage) -> str:
-    if store.changes is None:
-        return f'<p class="soft">{escape(store.why)}</p>' if store.why else ""
-    changes = store.changes
+    if store.batches is None or not store.changes:
+        return ""
+    start, end = store.batches
+    return f"<h3>From batch {start} to batch {end}</h3>" + "".join(map(_changed, store.changes))
+
+
+def _changed(changes: Changes) -> str:
+    name = "Keys" if changes.name is None else f"Rows of {changes.name}"
+    if changes.why is not None:
+        return f'<p class="soft">{escape(name)} are not compared: {escape(changes.why)}</p>'
     counts = ", ".join(f"{count:,} {kind}" for kind, count in changes.counts.items())
-    head = f"<h3>From batch {changes.start} to batch {changes.end}</h3><p>Keys: {escape(counts)}.</p>"
-    return head + (_details("Some of them", _table(changes.header, changes.rows)) if changes.rows else "")
+    rows = _details("Some of them", _table(changes.header, changes.rows)) if changes.rows else ""
+    return f"<p>{escape(name)}: {escape(counts)}.</p>{rows}"
 
 
 def _partitions(partitions: Sequence[Mapping[str, Any]]) -> str:

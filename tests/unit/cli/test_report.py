@@ -154,6 +154,53 @@ def test_two_batches_that_are_compared(run: Run, tmp_path: Path) -> None:
     run("report", checkpoint("aggregation"), "-o", tmp_path / "report.html", "--from", 3, "--to", 3, exit_code=2)
 
 
+@pytest.mark.parametrize(
+    ("case", "parts"),
+    [
+        (
+            "transform_event_timers",
+            {"count": ("--state-var", "count"), "timers": ("--timers",)},
+        ),
+        (
+            "transform_avro_ttl",
+            {name: ("--state-var", name) for name in ("times", "total", "seen")},
+        ),
+        ("rocksdb_join_format4", {side: ("--join-side", side) for side in ("left", "right")}),
+    ],
+)
+def test_stores_with_column_families_are_told_part_by_part(
+    case: str, parts: dict[str, tuple[str, ...]], run: Run, tmp_path: Path
+) -> None:
+    run("report", checkpoint(case), "-o", tmp_path / "report.html", "--from", 0, "--to", 2)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    some = 0
+    for part, chosen in parts.items():
+        lines = run("diff", checkpoint(case), "--from", 0, "--to", 2, *chosen, "--json").lines
+        kinds = [line["change"] for line in lines]
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("added", "changed", "removed"))
+        assert f"Rows of {part}: {counts}." in page
+        some += len(kinds)
+    assert some
+    assert "Rows after some of the batches that are kept" in page
+    assert "are not compared" not in page
+
+
+def test_the_largest_values_of_state_variables(run: Run, tmp_path: Path) -> None:
+    run("report", checkpoint("transform_avro_ttl"), "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    largest = page.partition("<h3>Largest values</h3>")[2].partition("</table>")[0]
+    assert 1 <= largest.count(" of ") <= 5
+    assert re.search(r" of (times|total|seen)</td>", largest)
+
+
+def test_a_part_that_cannot_be_compared_says_why(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("transform_event_timers"), tmp_path / "checkpoint"))
+    for changelog in copy.glob("state/0/*/2.*"):
+        changelog.unlink()
+    run("report", copy, "-o", tmp_path / "report.html", "--from", 1, "--to", 3)
+    assert "Rows of count are not compared: " in (tmp_path / "report.html").read_text("utf-8")
+
+
 def test_state_that_cannot_be_read_is_told_on_the_page(run: Run, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(checkpoint("aggregation"), tmp_path / "checkpoint"))
     delta = next(copy.glob("state/0/0/1.delta"))

@@ -22,7 +22,7 @@ def store(rows: list[int | None], note: str | None = None) -> dict[str, Any]:
 def facts(
     rows: list[tuple[int, int]] | None = None, versions: list[VersionFacts] | None = None, largest: list[int] = ()
 ) -> StoreFacts:
-    values = [Value(size, pa.array([{"k": 1}])) for size in largest]
+    values = [Value(size, pa.array([{"k": 1}]), None) for size in largest]
     return StoreFacts(0, "default", rows or [], versions or [], [], values)
 
 
