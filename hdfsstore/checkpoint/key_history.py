@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from hdfsstore.checkpoint import reading
 from hdfsstore.checkpoint.batch import Batch
+from hdfsstore.checkpoint.number_ranges import number_ranges
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator
 from hdfsstore.checkpoint.row_converter import Key, key_array
 from hdfsstore.checkpoint.row_identity import REMOVED, IdentifiedRows, RowIdentity, differences, single
@@ -67,7 +68,7 @@ class History:
 
     Attributes:
         table: as Checkpoint.history has it, with Spark's names.
-        unavailable: why, for the batches before the first one whose state can be read.
+        unavailable: why, for the batches whose state cannot be read. What they did counts to the next batch.
     """
 
     table: pa.Table
@@ -81,8 +82,8 @@ class History:
     @property
     def remark(self) -> str:
         """What a person should know of `unavailable`, where there is such a batch."""
-        first, newest = min(self.unavailable), max(self.unavailable)
-        batches = str(newest) if first == newest else f"{first} to {newest}"
+        newest = max(self.unavailable)
+        batches = number_ranges(self.unavailable)
         return f"The state of batch {batches} cannot be read; of batch {newest}: {self.unavailable[newest]}"
 
 
@@ -115,7 +116,7 @@ def read_history(
     batches: Sequence[Batch],
     watch: Callable[[Sequence[Batch]], Iterable[Batch]] = iter,
 ) -> History:
-    """Reads the state after the first batch that can be read, and then what each batch changed.
+    """Reads the state after the first batch that can be read, and then what each batch that can be read changed.
 
     Args:
         request: for the rows; it names no batch, key or shape.
@@ -159,23 +160,21 @@ class _Story:
     def after(self, batch: Batch) -> pa.Table:
         """The rows after this batch, and those that it removed. Call it for the batches in their order."""
         before = self._rows
+        try:
+            rows = self._state(self._at(batch)) if before is None else self._next(self._at(batch), before)
+        except (BatchNotAvailableError, CheckpointNotFoundError, MissingFileError) as error:
+            self.unavailable[batch.batch_id] = error
+            return self._table(batch, [])
         if before is None:
-            try:
-                self._rows = self._state(self._at(batch))
-            except (BatchNotAvailableError, CheckpointNotFoundError, MissingFileError) as error:
-                self.unavailable[batch.batch_id] = error
-                return self._table(batch, [])
-            before = self.identity.together([]) if batch.batch_id == 0 else self._rows
-        else:
-            self._rows = self._next(self._at(batch), before)
-        self._rows_after = batch.batch_id
-        kinds, _, is_removed = differences(before, self._rows)
+            before = self.identity.together([]) if batch.batch_id == 0 else rows
+        self._rows, self._rows_after = rows, batch.batch_id
+        kinds, _, is_removed = differences(before, rows)
         removed = before.table.filter(is_removed)
         if self.identity.has_values:
             content = self.identity.schema.field(self.identity.content)
             nulls = pa.nulls(len(removed), content.type)
             removed = removed.set_column(removed.num_columns - 1, content, nulls)
-        return self._table(batch, [(kinds, self._rows.table), (pa.repeat(pa.scalar(REMOVED), len(removed)), removed)])
+        return self._table(batch, [(kinds, rows.table), (pa.repeat(pa.scalar(REMOVED), len(removed)), removed)])
 
     def _at(self, batch: Batch) -> StateRequest:
         number = batch.num_partitions
@@ -188,10 +187,10 @@ class _Story:
         if not self.identity.in_changes:
             return self._state(request)
         try:
-            # A batch in between may have lost its entry in the log of commits. What it did counts to this one.
+            # A batch in between may have lost its entry in the log of commits, or a file: what it did counts to this.
             changes = self._checkpoint.changes_to_read(self._rows_after + 1, request)
             table = reading.read_table(changes, self._checkpoint.num_threads)
-        except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
+        except (BatchNotAvailableError, MissingFileError):  # Spark writes no changelog of a RocksDB unless told to
             return self._state(request)
         written, exists = self.identity.of_changes(self._meant(table.to_batches(), table.schema))
         return self.identity.together([before.without(written.ids), written.filter(exists)])

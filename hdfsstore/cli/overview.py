@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hdfsstore.checkpoint.batch_conf import Repartition
+from hdfsstore.checkpoint.number_ranges import number_ranges
 from hdfsstore.cli.bars import Bars
 from hdfsstore.cli.inspection import Fields, Kinds, PartitionReport, Report, StoreReport
 from hdfsstore.report.words import size
@@ -47,14 +48,14 @@ def _query(report: Report) -> list[tuple[str, str]]:
         *([("client", report.client)] if report.client else []),
         ("query id", report.query_id or "unknown: the file metadata is missing"),
         ("state store provider", report.provider),
-        ("batches committed", _ranges(report.committed_batches)),
+        ("batches committed", number_ranges(report.committed_batches)),
     ]
     if report.last_batch_time:
         pairs.append(("last one began", report.last_batch_time))
     repartition = report.unfinished_repartition
     again = [each for each in report.unfinished_batches if repartition is None or each != repartition.batch_id]
     if again:
-        pairs.append(("batches unfinished", f"{_ranges(again)} (run again at the next start)"))
+        pairs.append(("batches unfinished", f"{number_ranges(again)} (run again at the next start)"))
     if repartition:
         pairs.append(("repartition unfinished", _unfinished(repartition)))
     pairs.append(("watermark", f"{report.watermark or 'none'} (of the last committed batch)"))
@@ -86,7 +87,7 @@ def _show_store(console: Console, store: StoreReport) -> None:
     if not store.schemas:
         console.print(Text("    no schema file (Spark 2 wrote none)", "yellow"))
     if others := store.other_partitions:
-        text = f"    folders of another number of partitions: {_ranges(others.partition_ids)}"
+        text = f"    folders of another number of partitions: {number_ranges(others.partition_ids)}"
         console.print(Text(f"{text} ({others.files} files, {size(others.bytes)})", "yellow"))
     if store.note:
         console.print(Text(f"    {store.note}", "yellow"))
@@ -147,14 +148,3 @@ def _pairs(pairs: list[tuple[str, str]]) -> Table:
 
 def _schema(fields: Fields) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in fields) or "no fields"
-
-
-def _ranges(numbers: list[int]) -> str:
-    """1, 2, 3, 7 as `1 to 3, 7`."""
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], number]
-        else:
-            ranges.append([number])
-    return ", ".join(" to ".join(map(str, part)) for part in ranges) or "none"

@@ -46,10 +46,22 @@ def sql(
             _prompt(run, duckdb.Error)
             return
         try:
-            if not run(sys.stdin.read() if query in (None, "-") else query):
+            text = sys.stdin.read() if query in (None, "-") else query
+            if not run(_utf8(text)):
                 raise typer.BadParameter("the query gives no rows; write a select", param_hint="QUERY")
         except duckdb.Error as error:
             raise typer.BadParameter(f"{error}\n{run.tables.described}", param_hint="QUERY") from None
+
+
+def _utf8(query: str) -> str:
+    """The query. Raises BadParameter if its bytes are not UTF-8: Python keeps such a byte as half a surrogate pair."""
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise typer.BadParameter(
+            f"the query has to be UTF-8, and character {error.start} is not", param_hint="QUERY"
+        ) from None
+    return query
 
 
 class _Runner:

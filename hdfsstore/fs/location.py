@@ -81,6 +81,14 @@ def find_settings(
     """
     options = parse_options(storage_options)
     text = os.fspath(location)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Arrow takes UTF-8 alone
+        raise StateStoreError(
+            "this path is not UTF-8, and cannot be opened",
+            ascii(text),
+            remedy="Rename the folder, or give a symbolic link to it",
+        ) from None
     scheme = scheme_of(text) if isinstance(location, str) else None
     if scheme in S3_SCHEMES:
         bucket, uri = s3_place(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hdfsstore.checkpoint.number_ranges import number_ranges
 from hdfsstore.errors import StateStoreError
 
 
@@ -31,7 +32,7 @@ class Finding:
     def __str__(self) -> str:
         at = "" if self.offset is None else f", byte {self.offset}"
         where = "" if self.path is None else f"{self.path}{at}: "
-        spoilt = f" (batches {_ranges(self.batches)})" if self.batches else ""
+        spoilt = f" (batches {number_ranges(self.batches)})" if self.batches else ""
         return f"{where}{self.message}{spoilt}" + ("" if self.remedy is None else f". {self.remedy}")
 
 
@@ -52,14 +53,3 @@ class Findings:
             for error, batches in self._found.values()
         ]
         return sorted(found, key=lambda each: (each.path or "", each.offset or 0))
-
-
-def _ranges(batches: tuple[int, ...]) -> str:
-    """Numbers in ascending order as `0-3, 7`."""
-    ranges: list[list[int]] = []
-    for batch in batches:
-        if ranges and ranges[-1][1] == batch - 1:
-            ranges[-1][1] = batch
-        else:
-            ranges.append([batch, batch])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

@@ -86,7 +86,7 @@ def state_file(tried: Case) -> None:
         tried.goes_on()
     tried.fresh()
     drop(newest.with_name("1.delta"))
-    assert "(batches 0-3)" in tried.do(0, status=1)
+    assert "(batches 0 to 3)" in tried.do(0, status=1)
     assert "Restore the file" in tried.do(1, status=1)
 
 

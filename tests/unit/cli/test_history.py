@@ -1,5 +1,6 @@
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,6 +106,30 @@ def test_batches_whose_state_is_gone_are_told_with_the_reason(run: Run, tmp_path
     assert "The state of batch 0 to " in ran.err
     assert "cannot be read; of batch " in ran.err
     assert ran.lines
+
+
+def test_what_a_batch_did_whose_state_is_gone_counts_to_the_next_one(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("snapshots"), tmp_path / "checkpoint"))
+    for delta in copy.glob("state/0/*/3.delta"):  # the next snapshots are of version 5
+        delta.unlink()
+    ran = run("history", copy, "--key", "{}", "--json")
+    assert "The state of batch 2 to 3 cannot be read; of batch 3: " in ran.err
+    assert "3.delta" in ran.err
+
+    states: dict[int, dict[str, object]] = {batch_id: {} for batch_id in range(12)}
+    for line in run("history", checkpoint("snapshots"), "--key", "{}", "--json").lines:
+        if line["change"] != "removed":
+            states[line["batch_id"]][json.dumps(line["key"])] = line["value"]
+    del states[2], states[3]
+    expected = []
+    for before, (batch_id, after) in pairwise([(-1, {}), *states.items()]):
+        for key, value in after.items():
+            change = "added" if key not in before[1] else "changed" if before[1][key] != value else ""
+            expected.append((batch_id, key, change, value))
+        expected += [(batch_id, key, "removed", None) for key in before[1] if key not in after]
+    told = [(line["batch_id"], json.dumps(line["key"]), line["change"], line["value"]) for line in ran.lines]
+    assert sorted(map(str, told)) == sorted(map(str, expected))
+    assert {"added", "removed"} <= {change for batch_id, _, change, _ in told if batch_id == 4}
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,26 @@ def test_the_query_comes_from_stdin(arguments: list[str]) -> None:
     assert (ran.returncode, ran.stdout) == (0, '{"n":7}\n')
 
 
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("select 'é' as n".encode(), 0, '{"n":"é"}\n'),
+        (b"select '\xe9' as n", 2, "the query has to be UTF-8, and character 8 is not"),
+    ],
+)
+@pytest.mark.parametrize("from_stdin", [True, False])
+def test_a_query_is_utf8_in_any_locale(locale: str, query: bytes, status: int, said: str, from_stdin: bool) -> None:
+    command = [sys.executable, "-m", "hdfsstore", "sql", str(checkpoint("aggregation")), "--json"]
+    environment = {**os.environ, "LC_ALL": locale, "COLUMNS": "200"}
+    given = [b"-"] if from_stdin else [query]
+    ran = subprocess.run(
+        [*map(os.fsencode, command), *given], input=query, capture_output=True, env=environment, check=False
+    )
+    assert ran.returncode == status
+    assert said in (ran.stderr if status else ran.stdout).decode()
+
+
 # It takes longer than anything waits.
 ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where (a.range + b.range) % 7 = 3"
 

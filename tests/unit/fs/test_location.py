@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,17 @@ def test_credentials_in_a_uri_are_refused_and_not_shown(uri: str) -> None:
 def test_incomplete_uris_are_errors(uri: str, message: str) -> None:
     with pytest.raises(StateStoreError, match=message):
         resolve(uri)
+
+
+def test_a_path_that_is_not_utf8_is_refused_with_a_way_round(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(StateStoreError, match=r"caf\\udce9.*not UTF-8.*symbolic link"):
+        resolve(folder)
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    files, path = resolve(tmp_path / "link")
+    files.create(f"{path}/1.delta", [b"x"])
+    assert [each.name for each in folder.iterdir()] == ["1.delta"]
 
 
 def test_options_are_refused_where_they_have_no_meaning(tmp_path: Path) -> None:
