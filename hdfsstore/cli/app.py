@@ -13,9 +13,24 @@ from hdfsstore.cli import diff, history, inspect, read, report, rewind, rewrite,
 from hdfsstore.cli.progress import STDERR
 from hdfsstore.errors import StateStoreError
 
+# What a person looks for, and what there is in its place.
+_NOT_THERE = {
+    "migrate": "Rows of a changed schema or of another state format cannot be taken over: start the changed query with "
+    "a new checkpoint, from the offsets in the newest file of the old one's offsets/",
+    "bootstrap": "State cannot be made without a query: start it with a first batch that reads the rows, or with the "
+    "initial state of transformWithState",
+    "remap": "Operators cannot get other numbers: keep the stateful operators of the query and their order, or start "
+    "it with a new checkpoint",
+}
+
 
 class _Commands(TyperGroup):
     """Prints an error of the package or the system as one message, without a traceback; the exit code is 1."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in _NOT_THERE:
+            ctx.fail(f"There is no command '{args[0]}'. {_NOT_THERE[args[0]]}.")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

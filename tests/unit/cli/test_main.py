@@ -64,6 +64,14 @@ def test_the_page_names_every_option_of_each_command() -> None:
         (["read", checkpoint("nothing")], 1, "", "Error: "),
         (["read"], 2, "", "PATH"),
         (["what"], 2, "", "what"),
+        (
+            ["migrate", checkpoint("aggregation"), "--like", "new"],
+            2,
+            "",
+            "start the changed query with a new checkpoint, from",
+        ),
+        (["bootstrap", "new"], 2, "", "State cannot be made without a query"),
+        (["remap", checkpoint("aggregation")], 2, "", "Operators cannot get other numbers"),
     ],
 )
 def test_as_a_process(arguments: list[object], exit_code: int, out: str, err: str) -> None:
