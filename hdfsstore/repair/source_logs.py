@@ -1,4 +1,5 @@
-"""Tells what is in `sources/<n>`, which a rewind keeps: what sources have noted there does not go by batches.
+"""Tells what is in `sources/<n>`, which a rewind keeps: what sources have noted there does not go by batches. In offset
+log version 2, n is the name of the source.
 
 file source     <k>, <k>.compact    v1, then a JSON object with path, timestamp and batchId a line; k goes by offset
 Kafka           0                   a zero byte, then v1 and the offsets at which the query began
@@ -17,7 +18,9 @@ from hdfsstore.errors import RepairError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
 
-_ENTRY = re.compile(r"(\d{1,18})(?:\.compact)?", re.ASCII)
+COMPACT = ".compact"
+ENTRY = re.compile(r"(\d{1,18})(?:\.compact)?", re.ASCII)
+FILE_FIELDS = frozenset({"path", "timestamp", "batchId"})
 _SIDE_OR_TEMPORARY = re.compile(r"\..+\.(?:crc|tmp)|.+\.crc")
 _START = b"v1\n"
 
@@ -31,13 +34,13 @@ def check_known(fs: FileManager, root: str) -> None:
         for info in fs.list_folder(source.path):
             if _SIDE_OR_TEMPORARY.fullmatch(info.base_name):
                 continue
-            if info.type != FileType.File or not _ENTRY.fullmatch(info.base_name):
+            if info.type != FileType.File or not ENTRY.fullmatch(info.base_name):
                 raise _unknown(info.path)
             names.append(info.base_name)
         if names:
             newest = max(names, key=lambda name: int(name.partition(".")[0]))
             path = f"{source.path}/{newest}"
-            if not _is_known(read_file(fs, path), names):
+            if not is_known(read_file(fs, path), names):
                 raise _unknown(path)
 
 
@@ -46,7 +49,8 @@ def reads_kafka(offsets: Iterable[str | None]) -> bool:
     return any(offset is not None and _is_kafka(offset) for offset in offsets)
 
 
-def _is_known(content: bytes, names: Collection[str]) -> bool:
+def is_known(content: bytes, names: Collection[str]) -> bool:
+    """Whether an entry, of those with these names, is of a source that is known. Of many lines the first one tells."""
     if content.startswith(b"\0" + _START) or (names == ["0"] and _is_kafka(content.removeprefix(_START))):
         return True
     if not content.startswith(b"v1"):
@@ -58,7 +62,7 @@ def _is_known(content: bytes, names: Collection[str]) -> bool:
         entries = [json.loads(line) for line in lines[:1] if line.strip()]
     except ValueError:
         return False
-    return all(isinstance(entry, dict) and {"path", "timestamp", "batchId"} <= entry.keys() for entry in entries)
+    return all(isinstance(entry, dict) and entry.keys() >= FILE_FIELDS for entry in entries)
 
 
 def _is_kafka(text: str | bytes) -> bool:

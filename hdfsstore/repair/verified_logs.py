@@ -27,11 +27,13 @@ class VerifiedLogs:
         offsets: the entries of the batches that are committed, by number in ascending order.
         commits: those that can be read; none of Spark 2.1.
         begun: the batches after the newest committed one.
+        newest: the newest entry of all that can be read.
     """
 
     offsets: dict[int, OffsetLogEntry]
     commits: dict[int, CommitLogEntry]
     begun: list[int]
+    newest: OffsetLogEntry | None
 
 
 def verify_logs(fs: FileManager, path: str, findings: Findings, notes: list[str]) -> VerifiedLogs:
@@ -63,7 +65,7 @@ def verify_logs(fs: FileManager, path: str, findings: Findings, notes: list[str]
         wanted = set(range(min(logged.commits.files), max([*there, latest + 1])))
         _missing(f"{path}/commits", wanted - logged.commits.files.keys(), findings, _cut(logged.damaged))
     done = {number: entry for number, entry in offsets.items() if number in logged.done}
-    return VerifiedLogs(done, commits, begun)
+    return VerifiedLogs(done, commits, begun, offsets[max(offsets)] if offsets else None)
 
 
 def _entries(fs: FileManager, log: MetadataLog[T], listing: Listing, findings: Findings) -> dict[int, T]:

@@ -23,6 +23,7 @@ from hdfsstore.repair.limits import Progress, silent
 from hdfsstore.repair.placement import Placement, possible_placements
 from hdfsstore.repair.verified_logs import VerifiedLogs, verify_logs
 from hdfsstore.repair.verified_partition import VerifiedFiles, verify_partition
+from hdfsstore.repair.verified_sources import verify_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,10 @@ def verify(
 ) -> Verified:
     """Checks every batch that a checkpoint retains, and goes on after a damage.
 
-    Each entry of the logs, the operators' metadata, the schemas and the chain of each version are checked. Then every
-    file of these chains is read to its end, and its rows must be in the partition where the rule of their operator puts
-    them. Old batches whose state retention has removed are no damage. The query may run.
+    Each entry of the logs, what the sources have noted, the operators' metadata, the schemas and the chain of each
+    version are checked. Then every file of these chains is read to its end, and its rows must be in the partition where
+    the rule of their operator puts them. Old batches whose state retention has removed are no damage. The query may
+    run.
 
     Args:
         location, storage_options: as Checkpoint takes them.
@@ -89,6 +91,7 @@ def verify(
     except StateStoreError as error:
         findings.add(error, ())
     logged = verify_logs(fs, path, findings, notes)
+    verify_sources(fs, path, logged.newest, findings, notes)
     files = VerifiedFiles(None if logs else progress)
     batches = sorted(logged.offsets)
     numbers = sorted(int(i.base_name) for i in fs.list_folder(f"{path}/state") if i.base_name.isdecimal())

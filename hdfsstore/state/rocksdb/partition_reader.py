@@ -18,7 +18,14 @@ from hdfsstore.codecs.records import FileKind, RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
-from hdfsstore.fs.reading import Input, file_types, read_file, read_whole
+from hdfsstore.fs.reading import (
+    Input,
+    file_types,
+    open_input,
+    read_file,
+    read_whole,
+    siblings_beside_hadoops,
+)
 from hdfsstore.state.base.partition_reader import BasePartitionReader
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
 from hdfsstore.state.rocksdb import archive
@@ -159,6 +166,10 @@ class RocksDbPartitionReader(BasePartitionReader):
         yield from Database(self._fs, self._folder, found, files.path(version_id, kind)).chunks(
             Overlay(), self._delimiter
         )
+        siblings = siblings_beside_hadoops(self._fs)
+        for sst in found.ssts:  # blocks have checksums of their own, and Spark downloads a file whole
+            with open_input(self._fs, f"{self._folder}/{archive.SST_FOLDER}/{sst.remote}", siblings) as whole:
+                whole.finish()
 
     def _merged(self, files: VersionFiles, chain: Chain, within: Within, stack: ExitStack) -> Iterator[RecordChunk]:
         changelogs, base = self._opened(files, chain, stack)

@@ -45,6 +45,11 @@ def newest(root: Path, pattern: str) -> Path:
     return max(found, key=lambda path: (int(path.name.partition(".")[0].partition("_")[0]), str(path)))
 
 
+def newest_named_sst(root: Path) -> Path:
+    found = root.glob("state/0/0/SSTs/*.sst")
+    return max(path for path in found if path.with_name(f".{path.name}.crc").exists())
+
+
 @pytest.mark.parametrize(
     "case", few_cases([each for each in cases() if each.folder.name not in (BY_HAND, MOVED)]), ids=str
 )
@@ -144,6 +149,90 @@ def test_a_stale_checksum_file_is_found(tmp_path: Path) -> None:
     findings = verify(root).findings
     assert len(findings) == 1
     assert findings[0].batches[0] == 1
+
+
+def test_a_stale_checksum_file_of_an_sst_is_found(tmp_path: Path) -> None:
+    root = copy("rocksdb_more_partitions", tmp_path)
+    sst = newest_named_sst(root)
+    side = sst.with_name(f".{sst.name}.crc")
+    side.write_bytes(side.read_bytes()[:-1] + b"?")
+    [finding] = verify(root).findings
+    assert (finding.kind, finding.path) == ("CorruptFileError", str(sst))
+    assert finding.batches
+
+
+def source_log(root: Path) -> Path:
+    return root / "sources/0"
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("name", "entry"), [("aggregation", "0"), ("aggregation", "3"), ("snapshots", "9.compact")])
+def test_a_damaged_entry_of_a_file_source_is_found(
+    damage: Callable[[Path], None], name: str, entry: str, tmp_path: Path
+) -> None:
+    root = copy(name, tmp_path)
+    path = source_log(root) / entry
+    damage(path)
+    if damage is Path.unlink and path.suffix:  # the entries behind it begin with one that is gone
+        for number in range(9):
+            (source_log(root) / str(number)).unlink()
+    findings = verify(root, logs=True).findings
+    assert str(path).removesuffix(".compact") in [(each.path or "").removesuffix(".compact") for each in findings]
+    assert all(each.batches == () and each.remedy for each in findings)
+
+
+def test_without_its_checksum_file_an_entry_of_a_file_source_is_parsed(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    entry = source_log(root) / "1"
+    (source_log(root) / ".1.crc").unlink()
+    whole = entry.read_bytes()
+    without = b'v1\n{"path":"file:/a"}'
+    for content, offset in [(b"", 0), (b"v", 0), (whole[:-1], len(whole) - 1), (without, 3)]:
+        entry.write_bytes(content)
+        [finding] = verify(root, logs=True).findings
+        assert (finding.path, finding.offset) == (str(entry), offset)
+        assert "Restore" in (finding.remedy or "")
+
+
+def test_the_log_of_a_file_source_that_is_gone_is_found(tmp_path: Path) -> None:
+    root = copy("snapshots", tmp_path)
+    shutil.rmtree(root / "sources")
+    findings = verify(root, logs=True).findings
+    assert [each.path for each in findings][-1] == str(source_log(root) / "9")
+
+
+def test_entries_that_a_compacted_one_has_are_not_missed(tmp_path: Path) -> None:
+    root = copy("snapshots", tmp_path)
+    for number in range(9):
+        (source_log(root) / str(number)).unlink()
+    assert verify(root, logs=True).sound
+
+
+@pytest.mark.parametrize(
+    ("offset", "content", "found"),
+    [
+        ('{"clicks":{"0":5}}', b'\0v1\n{"clicks":{"0":0}}', ""),
+        ('{"clicks":{"0":5}}', b'\0v1\n{"clicks":{"0":', "Kafka"),
+        ('{"clicks":{"0":5}}', b"", "Kafka"),
+        ("7", b"v1\n1700000000000", ""),
+        ("7", b"", "empty"),
+        ('{"sequence":7}', b"what only its author knows", "not known"),
+    ],
+)
+def test_what_other_sources_note_is_checked_as_far_as_it_is_known(
+    offset: str, content: bytes, found: str, tmp_path: Path
+) -> None:
+    root = copy("aggregation", tmp_path)
+    for side in (*root.glob("offsets/.*.crc"), *source_log(root).iterdir()):
+        side.unlink()
+    for entry in (root / "offsets").iterdir():
+        head, _, _ = entry.read_text().rpartition("\n")
+        entry.write_text(f"{head}\n{offset}")
+    (source_log(root) / "0").write_bytes(content)
+    ended = verify(root, logs=True)
+    texts = [str(each) for each in ended.findings] or ended.notes
+    assert ended.sound == (found in ("", "not known"))
+    assert [found in text for text in texts] == [True] * bool(found)
 
 
 def test_a_batch_that_was_begun_a_stale_folder_and_an_orphan_are_no_damage(tmp_path: Path) -> None:
