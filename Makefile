@@ -30,9 +30,10 @@ test: setup  ## all tests but those on real servers, also those with a live Spar
 	-@$(NEED_BROWSER)
 	sh tools/with-java.sh $(BIN)/python -m pytest --ignore tests/integration
 
-test-all: setup  ## repairs with every operator and layout of Spark's state, of which make test tries a few
+test-all: setup  ## repairs with every operator and layout of state, killed at every call: make test tries a few
 	HDFSSTORE_REPAIR_MATRIX=1 sh tools/with-java.sh $(BIN)/python -m pytest \
-	  tests/spark/test_repair_rewrite.py tests/spark/test_repair_edit.py tests/spark/test_repair_other_sparks.py
+	  tests/spark/test_repair_rewrite.py tests/spark/test_repair_edit.py tests/spark/test_repair_other_sparks.py \
+	  tests/faults/test_repairs.py
 
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)

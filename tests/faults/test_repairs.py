@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ REWINDS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "added to RocksDB": ("rocksdb_unique_ids", 1, {"continue_numbers": True}),
 }
 # Each n-th call is one at which a process is killed. The others are for the long run.
-STEP = 23
+STEP = 1 if os.environ.get("HDFSSTORE_REPAIR_MATRIX") else 11
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +60,8 @@ def committed(root: Path) -> list[int]:
     return [batch.batch_id for batch in Checkpoint(root).batches if batch.committed]
 
 
-def kills(server: Server, root: Path, begin: Path, step: int, *call: Any) -> Iterator[str]:
-    """Kills a call at every step-th call that writes, before it and half-way through; a new copy each time."""
+def kills(server: Server, root: Path, begin: Path, *call: Any) -> Iterator[str]:
+    """Kills a call at each STEP-th call that writes, before it and half-way through; a new copy each time."""
     at = 1
     while True:
         for action in (Action.KILL_BEFORE, Action.KILL_HALF_WAY):
@@ -71,12 +72,11 @@ def kills(server: Server, root: Path, begin: Path, step: int, *call: Any) -> Ite
             if not outcome.killed:
                 return
             yield outcome.what
-        at += step
+        at += STEP
 
 
-@pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", REWINDS)
-def test_a_rewind_is_killed_at_any_call(server: Server, tmp_path: Path, name: str, step: int) -> None:
+def test_a_rewind_is_killed_at_any_call(server: Server, tmp_path: Path, name: str) -> None:
     case, to, options = REWINDS[name]
     begin, root, ended = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint", tmp_path / "ended"
     old = content(begin)
@@ -84,7 +84,7 @@ def test_a_rewind_is_killed_at_any_call(server: Server, tmp_path: Path, name: st
     rewind(ended, to, **options)
     new, batches = without_times(content(ended)), committed(ended)
     seen: Counter[str] = Counter()
-    for number, what in enumerate(kills(server, root, begin, step, repairs.set_back, str(root), to, options)):
+    for number, what in enumerate(kills(server, root, begin, repairs.set_back, str(root), to, options)):
         guarded = Checkpoint(root).repair is not None
         state = "guarded" if guarded else "old" if content(root) == old else "new"
         seen[state] += 1
@@ -127,16 +127,15 @@ def test_a_rewind_that_loses_its_rights_at_any_call(server: Server, tmp_path: Pa
     assert min(seen["guarded"], seen["other"]) > 0
 
 
-@pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", ["merged", "added to RocksDB"])
-def test_an_undo_is_killed_at_any_call(server: Server, tmp_path: Path, name: str, step: int) -> None:
+def test_an_undo_is_killed_at_any_call(server: Server, tmp_path: Path, name: str) -> None:
     case, to, options = REWINDS[name]
     whole, begin, root = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "begin", tmp_path / "checkpoint"
     shutil.copytree(whole, begin)
     rewind(begin, to, **options)
     old, new = content(whole), content(begin)
     seen: Counter[str] = Counter()
-    for what in kills(server, root, begin, step, repairs.take_back, str(root)):
+    for what in kills(server, root, begin, repairs.take_back, str(root)):
         guarded = Checkpoint(root).repair is not None
         seen["guarded" if guarded else "other"] += 1
         if not guarded:
@@ -156,7 +155,7 @@ def test_a_new_checkpoint_is_killed_at_any_call(server: Server, tmp_path: Path, 
     whole, newest = without_times(content(tmp_path / "whole")), committed(tmp_path / "whole")[-1]
     state = records(tmp_path / "whole", newest)
     seen: Counter[str] = Counter()
-    for what in kills(server, root, begin, STEP, repairs.copy, str(source), str(root), options):
+    for what in kills(server, root, begin, repairs.copy, str(source), str(root), options):
         kind = "nothing" if not content(root) else "whole" if Checkpoint(root).repair is None else "guarded"
         seen[kind] += 1
         if kind != "whole":
@@ -167,20 +166,25 @@ def test_a_new_checkpoint_is_killed_at_any_call(server: Server, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("case", ["aggregation", "rocksdb_unique_ids"])
-def test_rows_that_are_put_on_top_are_killed_at_any_call(server: Server, tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize("verb", ["edit", "repartition", "convert"])
+def test_what_adds_a_batch_is_killed_at_any_call(server: Server, tmp_path: Path, verb: str, case: str) -> None:
     begin, root, ended = DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint", tmp_path / "ended"
-    change = Edit(rows=swapped(Checkpoint(begin).read_state(unique_names=True)))
+    change: Any = {
+        "edit": Edit(rows=swapped(Checkpoint(begin).read_state(unique_names=True))),
+        "repartition": 3,
+        "convert": "rocksdb" if case == "aggregation" else "hdfs",
+    }[verb]
     shutil.copytree(begin, ended)
-    edit(ended, None, change)
+    repairs.add_batch(None, str(ended), verb, change)
     old, new, newest = content(begin), without_times(content(ended)), committed(ended)[-1]
     state = records(ended, newest)
     seen: Counter[str] = Counter()
-    for number, what in enumerate(kills(server, root, begin, STEP, repairs.put_rows, str(root), change)):
+    for number, what in enumerate(kills(server, root, begin, repairs.add_batch, str(root), verb, change)):
         kind = "guarded" if Checkpoint(root).repair is not None else "old" if content(root) == old else "new"
         seen[kind] += 1
         if number % 2 == 0 or kind == "old":
             if kind != "new":
-                edit(root, None, change)
+                repairs.add_batch(None, str(root), verb, change)
             assert without_times(content(root)) == new, what
             assert records(root, newest) == state, what
         undo(root)
@@ -196,7 +200,7 @@ def test_an_undo_by_force_is_killed_at_any_call(server: Server, tmp_path: Path) 
     edit(begin, None, Edit(remove="partition_id = 0"))
     shutil.rmtree(max((begin / FOLDER).iterdir()))
     old, gone_on = content(whole), content(begin)
-    for what in kills(server, root, begin, STEP, repairs.take_back, str(root), True):
+    for what in kills(server, root, begin, repairs.take_back, str(root), True):
         repair, there = Checkpoint(root).repair, content(root)
         if repair is None and there not in (old, gone_on):
             newest = committed(root)[-1]
