@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from hdfsstore import Checkpoint
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.verbs import fork, repartition, rewrite
 from tests.spark.support.repairs import Whole, Wholes, configured, placed, states
+from tests.support.rows import counted
 
 # Every operator and layout; `make test-all` tries them all.
 MATRIX = (
@@ -123,3 +126,29 @@ def test_convert(spark: SparkSession, wholes: Wholes, tmp_path: Path, name: str)
     provider = "hdfs" if name.startswith("rocksdb_") else "rocksdb"
     report = rewrite(source, tmp_path / "new", provider=provider, partitions=3)
     check(spark, whole, report, tmp_path / "new")
+
+
+def variables(checkpoint: Path) -> dict[str, Counter[str]]:
+    """The rows of state variables, without their partitions, and the times at which they end.
+
+    A batch counts these from its own time.
+    """
+    opened = Checkpoint(checkpoint)
+    found = {}
+    for name in ("total", "seen", "times"):
+        rows = opened.read_state(state_var=name, flatten_columns=True).drop_columns("partition_id")
+        (ends,) = (each for each in rows.column_names if each.endswith("ttlExpirationMs"))
+        found[name] = counted(rows.drop_columns(ends))
+    return found
+
+
+def test_state_with_a_time_to_live(spark: SparkSession, wholes: Wholes, tmp_path: Path) -> None:
+    whole = wholes["transform_ttl"]
+    source = whole.stopped(whole.middle, tmp_path / "source")
+    new = tmp_path / "new"
+    report = repartition(source, new, 5)
+    assert isinstance(report, Report)
+    assert states(new) == states(source)
+    outputs = [rows for rows in whole.goes_on(spark, new, report.session).values() if rows]
+    assert outputs == [rows for batch_id, rows in whole.outputs.items() if batch_id > whole.middle and rows] != []
+    assert variables(new) == variables(whole.checkpoint)

@@ -18,6 +18,7 @@ from hdfsstore.codecs.rocksdb_keys import family_prefix
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from tests.data.generate import cases, rocksdb_cases, transform_cases  # noqa: F401 - they register their cases
 from tests.data.generate.case import CASES, Inputs, Query
+from tests.data.generate.write import stop_after
 from tests.support.rows import counted
 
 Outputs = dict[int, Counter[str]]
@@ -107,14 +108,22 @@ def configured(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
 
 
 def run(query: Query, checkpoint: Path) -> Outputs:
-    """The rows that each batch gives, until there is no input left."""
+    """The rows that each batch gives, until there is no input left.
+
+    In processing time batches come without end: there it stops after those that have input.
+    """
     outputs: Outputs = {}
 
     def sink(batch: DataFrame, batch_id: int) -> None:
         outputs[batch_id] = counted(batch.toArrow())
 
     writer = query.frame.writeStream.foreachBatch(sink).outputMode(query.mode)
-    running = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if query.batches is None:
+        running = writer.trigger(availableNow=True).start()
+    else:
+        running = writer.trigger(processingTime="0 seconds").start()
+        stop_after(running, checkpoint / f"commits/{query.batches - 1}")
     running.awaitTermination()
     return outputs
 
