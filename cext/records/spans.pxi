@@ -85,3 +85,41 @@ def digest_spans(data not None, keys not None, values not None):
             row[1] = xxh3(rows.data + rows.values[2 * i], rows.values[2 * i + 1])
             total += xxh3(<const uint8_t*> row, sizeof(row))
     return total
+
+
+def spans_of_part(data not None, keys not None, kinds, int part, int parts):
+    """Which records are in one of equal parts of all keys, by the hash of the key, as a buffer of int64: their places.
+
+    Args:
+        data, keys: as encode_spans has them.
+        kinds: of the records, as RecordParser.kinds; range deletions are in every part.
+        part, parts: the number of the part, and how many there are.
+
+    Raises:
+        ValueError: the spans do not fit, or there is no such part.
+    """
+    cdef const int32_t[::1] k = memoryview(keys).cast("B").cast("i")
+    cdef const uint8_t[::1] whole = memoryview(data).cast("B")
+    cdef Rows rows = rows_of(whole, k, k)
+    cdef const uint8_t[::1] types
+    cdef const uint8_t* type_of = NULL
+    cdef int64_t i, count = 0
+    cdef int64_t* out
+    if not 0 <= part < parts:
+        raise ValueError(f"there is no part {part} of {parts}")
+    if kinds is not None and rows.count:
+        types = memoryview(kinds).cast("B")
+        if types.shape[0] != rows.count:
+            raise ValueError(f"{types.shape[0]} kinds of {rows.count} records")
+        type_of = &types[0]
+    result = pa.allocate_buffer(8 * rows.count)
+    out = <int64_t*> <uintptr_t> result.address
+    with nogil:
+        for i in range(rows.count):
+            if (type_of != NULL and type_of[i] == KIND_RANGE_DELETION) or (
+                (xxh3(rows.data + rows.keys[2 * i], rows.keys[2 * i + 1]) >> 32) * <uint64_t> parts >> 32
+                == <uint64_t> part
+            ):
+                out[count] = i
+                count += 1
+    return result.slice(0, 8 * count)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hdfsstore._cext.records import RecordParser
 from hdfsstore.codecs.compression import Reader, open_reader
@@ -108,6 +109,23 @@ class RecordChunk:
             last=False,
             kinds=None if self.kinds is None else self.kinds.slice(0, count),
         )
+
+    def take(self, places: pa.IntegerArray) -> RecordChunk:
+        """The records at these places, in this order."""
+        keys, values = (each.take(places).buffers()[1] for each in self._spans())
+        kinds = None
+        if self.kinds is not None:
+            kinds = pa.Array.from_buffers(pa.uint8(), len(self), [None, self.kinds]).take(places).buffers()[1]
+        return replace(self, keys=keys, values=values, kinds=kinds)
+
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of all keys, and those of all values."""
+        # The size is the upper half of a span; a tombstone has the size -1.
+        keys, values = (pc.max_element_wise(pc.shift_right(each, 32), 0) for each in self._spans())
+        return pc.sum(keys).as_py() or 0, pc.sum(values).as_py() or 0
+
+    def _spans(self) -> list[pa.Int64Array]:
+        return [pa.Array.from_buffers(pa.int64(), len(self), [None, each]) for each in (self.keys, self.values)]
 
     def copy(self) -> RecordChunk:
         """The same records in buffers of their own, with `data` only up to their end."""

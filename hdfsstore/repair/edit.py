@@ -103,7 +103,7 @@ class StoreEdit:
             batch = with_names(self._rows.of_partition(partition_id)(chunk), self._schema)
             removed = pc.fill_null(self._removes(batch), False)
             if pc.any(removed).as_py():
-                chunk = _taken(chunk, pc.indices_nonzero(pc.invert(removed)))
+                chunk = chunk.take(pc.indices_nonzero(pc.invert(removed)))
         if self._edit.rows is None or not len(chunk):
             return chunk
         keys, values = (pa.py_buffer(bytearray(spans)) for spans in (chunk.keys, chunk.values))
@@ -212,14 +212,6 @@ def _request(edit: Edit) -> StateRequest:
         key_schema=None,
         value_schema=None,
     )
-
-
-def _taken(chunk: RecordChunk, rows: pa.UInt64Array) -> RecordChunk:
-    keys, values = (
-        pa.Array.from_buffers(pa.int64(), len(chunk), [None, spans]).take(rows).buffers()[1]
-        for spans in (chunk.keys, chunk.values)
-    )
-    return replace(chunk, keys=keys, values=values)
 
 
 def _refuse_twice(keys: pa.BinaryArray | pa.LargeBinaryArray) -> None:

@@ -27,8 +27,9 @@ class Limits:
     """What the work may take.
 
     Attributes:
-        memory: bytes that the work may take, beside what the process takes before it. Threads take 80 MiB each of it,
-            and the rows that are held the rest, which is a quarter at least.
+        memory: bytes that the work may take, beside what the process takes before it. Threads take 80 MiB each of it.
+            Of the rest, which is a quarter at least, one half is for the rows that are held, and the other one for the
+            changes since snapshots that threads read.
         tmp: a local folder for what does not fit; None: the system's.
         threads: how many partitions are worked on at a time; None: the number of processors.
     """
@@ -40,7 +41,12 @@ class Limits:
     @property
     def row_memory(self) -> int:
         """Bytes of rows that are held in memory at a time."""
-        return max(self.memory - self.workers * _THREAD_BYTES, self.memory // 4)
+        return max(self.memory - self.workers * _THREAD_BYTES, self.memory // 4) // 2
+
+    @property
+    def change_memory(self) -> int:
+        """Bytes of changes since a snapshot that one thread holds in memory at a time."""
+        return self.row_memory // self.workers
 
     @property
     def workers(self) -> int:

@@ -145,13 +145,14 @@ class Placement:
         )
 
 
-def placement_of(state: OperatorState, store: Store, kind: str | None = None) -> Placement:
+def placement_of(state: OperatorState, store: Store, kind: str | None = None, memory: int | None = None) -> Placement:
     """The rule of a store.
 
     Before Spark 4.0 nothing names the operator. Where its schema fits several kinds, its rows are read to tell.
 
     Args:
         kind: what the user says the operator is, one of KINDS; for operators without a name.
+        memory: bytes that changes since a snapshot may take, while rows are read.
 
     Raises:
         PlacementError: the rule is not known, or several fit, or Spark has not named the operator and its rows prove
@@ -171,7 +172,7 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None) ->
     fitting, count = [], 0
     for placement in placements:
         try:
-            count = check_placement(state, store, placement)
+            count = check_placement(state, store, placement, memory=memory)
         except PlacementError:
             continue
         fitting.append(placement)
@@ -190,7 +191,9 @@ def possible_placements(state: OperatorState, store: Store, kind: str | None = N
     return [Placement(each, store, _parts(state, store, each)) for each in possible_kinds(state.operator, kind)]
 
 
-def check_placement(state: OperatorState, store: Store, placement: Placement, threads: int = 1) -> int:
+def check_placement(
+    state: OperatorState, store: Store, placement: Placement, threads: int = 1, memory: int | None = None
+) -> int:
     """Proves the rule on every row of the store; returns how many there are.
 
     Raises:
@@ -202,7 +205,7 @@ def check_placement(state: OperatorState, store: Store, placement: Placement, th
             placement.check(chunk, partition_id)
             return len(chunk)
 
-        return sum(state.files(store, partition_id).stream(state.version, one))
+        return sum(state.files(store, partition_id).stream(state.version, one, memory=memory))
 
     partition_ids = state.partitions(store, store.key_type)
     return sum(run_all([partial(check, partition_id) for partition_id in partition_ids], threads))

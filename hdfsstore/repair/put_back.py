@@ -13,7 +13,7 @@ from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import RepairError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager, OpenFile
 from hdfsstore.repair.backup import CHECKPOINT, Backup, Change
-from hdfsstore.repair.limits import Progress
+from hdfsstore.repair.limits import Limits, Progress
 from hdfsstore.state.parallel import run_all
 
 
@@ -59,7 +59,7 @@ class _PutBack:
         return FileInfo(path, FileType.NotFound) if path in self._hidden else there
 
 
-def check_readable(backup: Backup, since: Change, workers: int, progress: Progress) -> None:
+def check_readable(backup: Backup, since: Change, limits: Limits, progress: Progress) -> None:
     """Reads the state of the batch that is the newest one after the undo.
 
     Args:
@@ -81,10 +81,12 @@ def check_readable(backup: Backup, since: Change, workers: int, progress: Progre
             for store in state.operator.stores:
 
                 def read(partition_id: int, state: Any = state, store: Any = store) -> None:
-                    for rows in state.files(store, partition_id).stream(state.version, RecordChunk.__len__):
+                    for rows in state.files(store, partition_id).stream(
+                        state.version, RecordChunk.__len__, memory=limits.change_memory
+                    ):
                         progress(f"operator {store.operator_id}, {store.name}: reading what comes back", rows)
 
-                run_all([partial(read, each) for each in state.partitions(store, store.key_type)], workers)
+                run_all([partial(read, each) for each in state.partitions(store, store.key_type)], limits.workers)
     except StateStoreError as error:
         named = "its newest batch" if batch_id is None else f"batch {batch_id}"
         raise RepairError(

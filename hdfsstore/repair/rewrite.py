@@ -139,7 +139,7 @@ class Rewrite:
     def _job(self, state: OperatorState, store: Store, edit: Edit | None) -> StoreJob:
         kind = self.kinds.get(state.operator.operator_id)
         moves = self.partitions is not None and self.partitions != store.num_partitions
-        placement = placement_of(state, store, kind) if moves or edit is not None else None
+        placement = placement_of(state, store, kind, self.limits.change_memory) if moves or edit is not None else None
         edits = None if edit is None or placement is None else StoreEdit(state, store, edit, placement.kind)
         on_top = (
             self.on_top
@@ -191,7 +191,8 @@ def _check(state: OperatorState, store: Store, written: list[Written], limits: L
 
     def check(partition_id: int) -> None:
         rows = digest = 0
-        for count, of_chunk in state.files(store, partition_id).stream(version, _counted):
+        read = state.files(store, partition_id).stream(version, _counted, memory=limits.change_memory)
+        for count, of_chunk in read:
             progress(f"operator {store.operator_id}, {store.name}: reading back", count, total)
             rows, digest = rows + count, (digest + of_chunk) % (1 << 64)
         expected = written[partition_id]

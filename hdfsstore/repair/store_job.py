@@ -7,7 +7,6 @@ on top    a delta or changelog of each partition (append.py), where rows are onl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -27,7 +26,7 @@ from hdfsstore.repair.limits import Limits, Progress
 from hdfsstore.repair.placement import Placement
 from hdfsstore.repair.plan import StorePlan
 from hdfsstore.repair.provider_rows import RowsOfProvider
-from hdfsstore.repair.store_writer import StoreFormat, StoreWriter, Tally, Written, bytes_of
+from hdfsstore.repair.store_writer import StoreFormat, StoreWriter, Tally, Written
 from hdfsstore.state.parallel import run_all
 from hdfsstore.state.rocksdb.database_writer import DEFAULT_FAMILY
 
@@ -102,7 +101,8 @@ class StoreJob:
         def read(partition_id: int) -> tuple[int, int, int]:
             total = (0, 0, 0)
             files = self._state.files(self._store, partition_id)
-            for counts in files.stream(self._state.version, partial(self._take, partition_id, writer)):
+            take = partial(self._take, partition_id, writer)
+            for counts in files.stream(self._state.version, take, memory=self._limits.change_memory):
                 self._progress(f"{self._name}: reading", counts[0], known)
                 total = (total[0] + counts[0], total[1] + counts[1], total[2] + counts[2])
             return total
@@ -142,7 +142,7 @@ class StoreJob:
 
     def _take(self, partition_id: int, writer: _Rows | None, chunk: RecordChunk) -> tuple[int, int, int]:
         """Takes a chunk of a partition: its rows and bytes, and how many rows of it are left."""
-        size, rows = bytes_of(chunk), len(chunk)
+        size, rows = sum(chunk.sizes()), len(chunk)
         if self._placement is not None:
             self._placement.check(chunk, partition_id)
         if self.edit is not None:
@@ -201,12 +201,7 @@ def store_at(store: Store, fs: FileManager, root: str, partition_ids: list[int])
 def _by_place(chunk: RecordChunk, places: pa.Int32Array) -> Iterator[tuple[int, RecordChunk]]:
     """The rows of each place, in their order."""
     order = pc.array_sort_indices(places)
-    keys, values = (
-        pa.Array.from_buffers(pa.int64(), len(chunk), [None, spans]).take(order).buffers()[1]
-        for spans in (chunk.keys, chunk.values)
-    )
     start = 0
     for counted in pc.value_counts(places.take(order)).to_pylist():
-        size = 8 * counted["counts"]
-        yield counted["values"], replace(chunk, keys=keys.slice(start, size), values=values.slice(start, size))
-        start += size
+        yield counted["values"], chunk.take(order.slice(start, counted["counts"]))
+        start += counted["counts"]

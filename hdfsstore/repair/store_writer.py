@@ -18,9 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, NamedTuple, Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from hdfsstore._cext.records import digest_spans, encode_spans
 from hdfsstore._cext.sst import Merge, Overlay
 from hdfsstore.checkpoint import conf as confs
@@ -226,7 +223,7 @@ class _Database:
 
     def add(self, chunk: RecordChunk) -> None:
         self._overlay.add(chunk.data.cast("B"), chunk.keys, chunk.values)
-        self.held += bytes_of(chunk) + _ROW_BYTES * len(chunk)
+        self.held += sum(chunk.sizes()) + _ROW_BYTES * len(chunk)
 
     def spill(self) -> None:
         if not self.held:
@@ -292,9 +289,3 @@ def _sorted(overlay: Overlay) -> Iterator[RecordChunk]:
     while (read := merge.read()) is not None:
         data, keys, values = read
         yield RecordChunk(memoryview(data), keys, values, "<memory>", 0)
-
-
-def bytes_of(chunk: RecordChunk) -> int:
-    """The bytes of all keys and values."""
-    spans = [pa.Array.from_buffers(pa.int64(), len(chunk), [None, each]) for each in (chunk.keys, chunk.values)]
-    return sum(pc.sum(pc.shift_right(each, 32)).as_py() or 0 for each in spans)  # the size is the upper half

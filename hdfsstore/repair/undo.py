@@ -82,7 +82,7 @@ def undo(
                     remedy="With --force they are moved to a backup, and their rows are read again after the undo",
                 )
             notes.append(f"what the query has done since is lost: {_named(since)}")
-            check_readable(backup, since, (limits or Limits()).workers, progress)
+            check_readable(backup, since, limits or Limits(), progress)
     if not force:
         _check(backup)
     plan = _plan(backup, notes)

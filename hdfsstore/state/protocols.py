@@ -210,8 +210,19 @@ class PartitionReader(Protocol):
             CorruptFileError: they are damaged.
         """
 
-    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
-        """The same in bounded memory. No record comes from a file, or a block with a checksum, before it is checked."""
+    def stream(
+        self,
+        version: int,
+        convert: Callable[[RecordChunk], T],
+        keys: KeyRange = ALL_KEYS,
+        memory: int | None = None,
+    ) -> Iterator[T]:
+        """The same in bounded memory. No record comes from a file, or a block with a checksum, before it is checked.
+
+        Args:
+            memory: bytes that the changes since the snapshot may take; files are read several times where they take
+                more. None: as many as they take.
+        """
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """Every update and removal of `versions`, in their order, as `convert` of a version and its chunks."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hdfsstore._cext.key_set import KeySet
-from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.records import FileKind, RecordChunk
 from hdfsstore.fs.kept_input import KeptInput
 from hdfsstore.fs.reading import Input
+from hdfsstore.state.base.key_part import ALL_PARTS, KeyPart
 from hdfsstore.state.versions.chain import VersionFiles
 from hdfsstore.state.versions.files import VersionId
 
@@ -20,10 +21,15 @@ class NewestRecords:
 
     Within a delta the last record of a key counts, and only the delta's end shows which one that is. Therefore a delta
     is read twice; or each of its keys is presumed to be there once, as with most operators, until one comes again.
+
+    Args:
+        files: of the version.
+        part: of the keys; all others are passed over.
     """
 
-    def __init__(self, files: VersionFiles) -> None:
+    def __init__(self, files: VersionFiles, part: KeyPart = ALL_PARTS) -> None:
         self._files = files
+        self._part = part
         self._keys = KeySet()
 
     def by_delta(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
@@ -52,14 +58,17 @@ class NewestRecords:
 
     def rest(self, version_id: VersionId, source: Input | KeptInput) -> Iterator[RecordChunk]:
         """The records of a snapshot whose keys are in no delta."""
-        for chunk in self._files.chunks(source, version_id, "snapshot"):
+        for chunk in self._chunks(source, version_id, "snapshot"):
             kept = self._keys.keep_absent(chunk.data, chunk.keys, chunk.values)
             if kept:
                 yield chunk.first(kept)
         source.finish()
 
+    def _chunks(self, source: Input | KeptInput, version_id: VersionId, kind: FileKind) -> Iterator[RecordChunk]:
+        return map(self._part.of, self._files.chunks(source, version_id, kind))
+
     def _noted(self, version_id: VersionId, source: Input) -> Iterator[RecordChunk]:
-        for chunk in self._files.chunks(source, version_id, "delta"):
+        for chunk in self._chunks(source, version_id, "delta"):
             self._keys.note(chunk.data, chunk.keys, chunk.values)
             yield chunk
         source.finish()
@@ -69,7 +78,7 @@ class NewestRecords:
             return
         source.rewind()
         first = 0
-        for chunk in self._files.chunks(source, version_id, "delta"):
+        for chunk in self._chunks(source, version_id, "delta"):
             yield from self._kept(chunk, first)
             first += len(chunk)
 

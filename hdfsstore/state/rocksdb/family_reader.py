@@ -34,7 +34,13 @@ class FamilyReader:
         """The family at `version`, as the protocol says; the range is of keys without the number."""
         return list(self.stream(version, convert, keys))
 
-    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
+    def stream(
+        self,
+        version: int,
+        convert: Callable[[RecordChunk], T],
+        keys: KeyRange = ALL_KEYS,
+        memory: int | None = None,
+    ) -> Iterator[T]:
         """The same in bounded memory."""
         prefix = b""
 
@@ -45,7 +51,7 @@ class FamilyReader:
             prefix = family_prefix(families[self._name])
             return KeyRange(prefix + (keys.first or b""), after(prefix) if keys.end is None else prefix + keys.end)
 
-        return self._reader.stream_within(version, within, lambda chunk: convert(_stripped(chunk, prefix)))
+        return self._reader.stream_within(version, within, lambda chunk: convert(_stripped(chunk, prefix)), memory)
 
     def changes(self, versions: Sequence[int], convert: Callable[[int, RecordChunk], T]) -> list[T]:
         """All records in the changelogs of `versions` of the family that the last of them has, as Spark reads them.
@@ -73,12 +79,4 @@ def _stripped(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
 
 def _selected(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
     numbers = rocksdb_rows.begin_with(pa.py_buffer(chunk.data), chunk.keys, prefix)
-    wanted = pa.Array.from_buffers(pa.int64(), numbers.size // 8, [None, numbers])
-
-    def take(buffer: pa.Buffer, arrow: pa.DataType) -> pa.Buffer:
-        return pa.Array.from_buffers(arrow, len(chunk), [None, buffer]).take(wanted).buffers()[1]
-
-    kinds = None if chunk.kinds is None else take(chunk.kinds, pa.uint8())
-    return replace(
-        chunk, keys=take(chunk.keys, pa.int64()), values=take(chunk.values, pa.int64()), last=False, kinds=kinds
-    )
+    return chunk.take(pa.Array.from_buffers(pa.int64(), numbers.size // 8, [None, numbers]))

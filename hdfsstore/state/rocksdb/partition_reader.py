@@ -26,6 +26,7 @@ from hdfsstore.fs.reading import (
     read_whole,
     siblings_beside_hadoops,
 )
+from hdfsstore.state.base.key_part import ALL_PARTS, KeyPart, parts_for
 from hdfsstore.state.base.partition_reader import BasePartitionReader
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
 from hdfsstore.state.rocksdb import archive
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 # The range of keys that is wanted, by the number of each column family; None: there is no such key.
 Within: TypeAlias = Callable[[Mapping[str, int]], KeyRange | None]
+# What an overlay takes for a record beside its bytes, while it is sorted (cext/sst/overlay.pxi).
+_RECORD_BYTES = 120
 
 
 class RocksDbPartitionReader(BasePartitionReader):
@@ -65,21 +68,52 @@ class RocksDbPartitionReader(BasePartitionReader):
         """The state at `version`, each key once, as the protocol says."""
         return list(self.stream(version, convert, keys))
 
-    def stream(self, version: int, convert: Callable[[RecordChunk], T], keys: KeyRange = ALL_KEYS) -> Iterator[T]:
+    def stream(
+        self,
+        version: int,
+        convert: Callable[[RecordChunk], T],
+        keys: KeyRange = ALL_KEYS,
+        memory: int | None = None,
+    ) -> Iterator[T]:
         """The same in bounded memory: the changelogs since the zip, and a few blocks of each SST file.
 
-        Each block is checked before a record comes from it. Where one is damaged, an older zip and the changelogs after
-        it go on behind the last key, with a warning.
+        Where the changelogs take more than `memory`, all files are read once for each part of the keys that fits: then
+        only the chunks of a part are sorted. Each block is checked before a record comes from it. Where one is damaged,
+        an older zip and the changelogs after it go on behind the last key, with a warning.
         """
-        return self.stream_within(version, lambda _families: keys, convert)
+        return self.stream_within(version, lambda _families: keys, convert, memory)
 
-    def stream_within(self, version: int, within: Within, convert: Callable[[RecordChunk], T]) -> Iterator[T]:
+    def stream_within(
+        self, version: int, within: Within, convert: Callable[[RecordChunk], T], memory: int | None = None
+    ) -> Iterator[T]:
         """The same for keys in a range that depends on the column families.
 
         Args:
-            within: is called once, with the number of each family by the newest zip that can be read. It returns None
-                where there are no such keys.
+            within: is called once for each part, with the number of each family by the newest zip that can be read. It
+                returns None where there are no such keys.
         """
+        for part in self._parts(version, memory):
+            yield from self._stream_part(version, within, convert, part)
+
+    def _parts(self, version: int, memory: int | None) -> list[KeyPart]:
+        """Parts of the keys whose changelogs fit into the memory."""
+        if memory is None:
+            return [ALL_PARTS]
+
+        def read(files: VersionFiles, chain: Chain) -> int:
+            size = 0
+            with ExitStack() as stack:
+                for version_id, source in self._opened(files, Chain(None, chain.deltas), stack)[0]:
+                    for chunk in files.chunks(source, version_id, "delta"):
+                        size += sum(chunk.sizes()) + _RECORD_BYTES * len(chunk)
+                    source.finish()
+            return size
+
+        return parts_for(self._read(version, read), memory)
+
+    def _stream_part(
+        self, version: int, within: Within, convert: Callable[[RecordChunk], T], part: KeyPart
+    ) -> Iterator[T]:
         told: list[KeyRange | None] = []
         last: bytes | None = None
 
@@ -91,7 +125,7 @@ class RocksDbPartitionReader(BasePartitionReader):
         with ExitStack() as stack:
 
             def read(files: VersionFiles, chain: Chain) -> tuple[VersionFiles, Chain, _Chunks]:
-                chunks = _Chunks(self._merged(files, chain, keys_left, stack))
+                chunks = _Chunks(self._merged(files, chain, keys_left, part, stack))
                 try:
                     chunks.look()  # here a file that is gone is still looked for in another listing
                 except FileNotFoundError as error:
@@ -106,7 +140,7 @@ class RocksDbPartitionReader(BasePartitionReader):
                     chunk = chunks.take()
                 except CorruptFileError as error:
                     chain = older_chain(files, chain, error)
-                    chunks = _Chunks(self._merged(files, chain, keys_left, stack))
+                    chunks = _Chunks(self._merged(files, chain, keys_left, part, stack))
                     continue
                 except FileNotFoundError as error:
                     raise BatchNotAvailableError(
@@ -118,7 +152,7 @@ class RocksDbPartitionReader(BasePartitionReader):
                 if chunk is None:
                     return
                 last = _last_key(chunk)
-                yield convert(chunk)
+                yield convert(part.of(chunk))
 
     def families(self, version: int) -> Mapping[str, int]:
         """The number of each column family at `version`, by the newest zip; none where there is no zip.
@@ -171,11 +205,13 @@ class RocksDbPartitionReader(BasePartitionReader):
             with open_input(self._fs, f"{self._folder}/{archive.SST_FOLDER}/{sst.remote}", siblings) as whole:
                 whole.finish()
 
-    def _merged(self, files: VersionFiles, chain: Chain, within: Within, stack: ExitStack) -> Iterator[RecordChunk]:
+    def _merged(
+        self, files: VersionFiles, chain: Chain, within: Within, part: KeyPart, stack: ExitStack
+    ) -> Iterator[RecordChunk]:
         changelogs, base = self._opened(files, chain, stack)
         overlay = Overlay()
         for version_id, source in reversed(changelogs):
-            for chunk in files.chunks(source, version_id, "delta"):
+            for chunk in map(part.of, files.chunks(source, version_id, "delta")):
                 overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
             source.finish()
         found = _decoded(files, *base[0]) if base else None

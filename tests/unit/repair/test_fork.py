@@ -23,6 +23,7 @@ from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.source import Source
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import edit, fork
+from hdfsstore.state.base import key_part
 from tests.support.truth import DATA, Case, cases, few_cases
 from tests.unit.repair.folders import content
 from tests.unit.repair.states import raw_rows
@@ -188,7 +189,8 @@ def _interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize("case", ["aggregation", "rocksdb_aggregation", "transform_structures"])
-def test_rows_that_do_not_fit_into_the_memory(case: str, tmp_path: Path) -> None:
+def test_rows_that_do_not_fit_into_the_memory(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_part, "LEAST_MEMORY", 500)
     source = SPARK / case / "checkpoint"
     (tmp_path / "spill").mkdir()
     fork(source, tmp_path / "new", limits=Limits(memory=1, tmp=str(tmp_path / "spill")))

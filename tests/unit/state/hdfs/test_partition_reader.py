@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hdfsstore._cext.key_set import KeySet
 from hdfsstore._cext.records import RecordParser, encode_records
 from hdfsstore.codecs import records
 from hdfsstore.codecs.compression import compress
@@ -20,6 +21,8 @@ from hdfsstore.codecs.lineage import encode_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.state.base import key_part
+from hdfsstore.state.hdfs import newest_records, partition_reader
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.versions.files import StateFiles
 from tests.support.chains import State, pairs, row
@@ -54,6 +57,21 @@ def state(folder: Path, version: int) -> State:
     assert sorted(rows) == sorted(streamed)
     assert len(dict(rows)) == len(rows)
     return dict(rows)  # type: ignore[arg-type]
+
+
+def test_deltas_that_do_not_fit_into_the_memory_are_read_in_parts(
+    folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "_SAMPLE", 1)
+    monkeypatch.setattr(key_part, "LEAST_MEMORY", 1)
+    for version in (snapshots[-1], snapshots[-1] - 1, LAST):
+        for there in (loader(folder), HdfsPartitionReader(RemoteFiles(), str(folder), RecordFormat())):
+            rows = [pair for chunk in there.stream(version, pairs, memory=200) for pair in chunk]
+            assert sorted(rows) == sorted(state(folder, version).items())
+    path = folder / f"{LAST}.delta"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(CorruptFileError, match=path.name):
+        next(loader(folder).stream(LAST, pairs, memory=200))
 
 
 def test_a_stream_from_a_remote_storage_asks_for_each_file_once(folder: Path, snapshots: list[int]) -> None:
@@ -291,6 +309,21 @@ def test_deltas_that_put_a_key_again_and_remove_it(
     streamed = [pair for chunk in there.stream(4, pairs) for pair in chunk]
     assert len(loaded) == len(streamed) == len(expected)
     assert dict(loaded) == dict(streamed) == expected
+    held: list[KeySet] = []
+
+    class Noted(KeySet):
+        def __init__(self) -> None:
+            held.append(self)
+
+    monkeypatch.setattr(newest_records, "KeySet", Noted)
+    monkeypatch.setattr(partition_reader, "_SAMPLE", 1)
+    monkeypatch.setattr(key_part, "LEAST_MEMORY", 1)
+    in_parts = [pair for chunk in there.stream(4, pairs, memory=8_000) for pair in chunk]
+    assert len(in_parts) == len(expected)
+    assert dict(in_parts) == expected
+    all_keys = sum(map(len, held))
+    assert len(held) == -(-all_keys * (8 + 72) // 8_000) > 2  # keys of 8 bytes
+    assert max(map(len, held)) < 2 * all_keys / len(held)
 
 
 @pytest.mark.parametrize(("last", "times"), [(row(1000), 1), (row(0), 2)], ids=["each once", "a key again"])

@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 import rocksdict
 
+from hdfsstore._cext.sst import Overlay
 from hdfsstore.codecs.compression import compress
 from hdfsstore.codecs.lineage import LineageItem, encode_header
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, UnsupportedVersionError
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.state.base import key_part
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
-from hdfsstore.state.rocksdb import archive
+from hdfsstore.state.rocksdb import archive, partition_reader
 from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, encode
 from hdfsstore.state.rocksdb.changelog import changelog_format
 from hdfsstore.state.rocksdb.family_reader import FamilyReader
@@ -126,6 +128,48 @@ def test_changelogs_alone(tmp_path: Path) -> None:
     assert loaded(reader(tmp_path), 3) == {b"a": b"1,x,y", b"b": b"new", b"d": b"after", b"e": b"5"}
     assert loaded(reader(tmp_path), 3, KeyRange(b"b", b"c")) == {b"b": b"new"}
     assert reader(tmp_path).families(3) == {}
+
+
+def test_changelogs_that_do_not_fit_into_the_memory_are_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(key_part, "LEAST_MEMORY", 1)
+    rows = {b"%08d" % i: bytes([i % 251]) * 500 for i in range(8000)}  # several chunks
+    ssts = write_zip(tmp_path, 1, rows)
+    changes: list[TypedRecord] = [(MERGE, b"%08d" % i, b"more") for i in range(0, 8000, 7)]
+    changes += [(DELETE, b"%08d" % i, None) for i in range(0, 8000, 11)]
+    changes += [(DELETE_RANGE, b"00002000", b"00002500"), (PUT, b"00002100", b"again")]
+    write_changelog(tmp_path, 2, changes)
+    write_changelog(tmp_path, 3, [(PUT, b"%08d" % i, b"new") for i in range(0, 8000, 13)])
+    expected = loaded(reader(tmp_path), 3)
+    limit = 60_000
+    sizes: list[int] = []
+
+    class Watched(Overlay):
+        def add(self, *args: Any) -> None:
+            super().add(*args)
+            sizes.append(len(self))
+
+    monkeypatch.setattr(partition_reader, "Overlay", Watched)
+
+    def streamed() -> Rows:
+        parts = list(reader(tmp_path).stream(3, rows_of, memory=limit))
+        assert sum(map(len, parts)) == len(expected)
+        return {key: value for part in parts for key, value in part.items()}
+
+    assert streamed() == expected
+    # 2,501 records with some 130 bytes each, so six parts, and a deletion of a range in each.
+    assert max(sizes) < 2501 / 6 * 1.5
+    assert max(sizes) * 120 < limit * 1.5
+    write_zip(tmp_path, 2, loaded(reader(tmp_path), 2))
+    damaged = max((tmp_path / "SSTs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert damaged not in ssts
+    content = bytearray(damaged.read_bytes())
+    content[len(content) * 3 // 4] ^= 1
+    damaged.write_bytes(content)
+    limit = 20_000
+    assert streamed() == expected
+    assert any("going on from" in message for message in caplog.messages)
 
 
 def test_a_folder_without_files_is_empty(tmp_path: Path) -> None:
