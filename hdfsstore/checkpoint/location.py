@@ -36,6 +36,15 @@ def find_checkpoint(fs: FileManager, path: str) -> tuple[str, str | None]:
     return folder, f"This is a query of hdfsstore.spark, whose state is in {folder}"
 
 
+def sources_folder(fs: FileManager, path: str) -> str:
+    """Where the query of a checkpoint has what its sources have noted.
+
+    A query of hdfsstore.spark has it beside the folder with its function's state, where Spark has its own logs.
+    """
+    parent, _, name = path.rpartition("/")
+    return f"{parent if name == OWN_FOLDER and _is_checkpoint(fs, parent) else path}/sources"
+
+
 def _entries(fs: FileManager, path: str) -> dict[str, FileType]:
     """What is in a folder, by name; nothing, if the path is a file or missing."""
     try:

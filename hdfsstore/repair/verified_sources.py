@@ -26,20 +26,21 @@ _NEWEST_VERSION = 1
 
 
 def verify_sources(
-    fs: FileManager, root: str, newest: OffsetLogEntry | None, findings: Findings, notes: list[str]
+    fs: FileManager, sources: str, newest: OffsetLogEntry | None, findings: Findings, notes: list[str]
 ) -> None:
     """Checks the folder of each source.
 
     Args:
+        sources: the folder of all sources.
         newest: the newest entry of the offset log, whose offsets tell what the sources are.
         findings: what is damaged is added here.
         notes: so is here what cannot be checked.
     """
-    folders = {info.base_name for info in fs.list_folder(f"{root}/sources") if info.type == FileType.Directory}
+    folders = {info.base_name for info in fs.list_folder(sources) if info.type == FileType.Directory}
     offsets = {} if newest is None else dict(zip(newest.source_ids, newest.offsets, strict=True))
     logged = {source_id: entry for source_id, offset in offsets.items() if (entry := _file_entry(offset)) is not None}
     for source_id in sorted({*folders, *logged}):
-        path = f"{root}/sources/{source_id}"
+        path = f"{sources}/{source_id}"
         infos = [info for info in fs.list_folder(path) if info.type == FileType.File]
         if source_id in logged:
             _verify_file_source(fs, path, infos, logged[source_id], findings)

@@ -11,6 +11,7 @@ from typing import Any
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.batch_conf import BatchConf
 from hdfsstore.checkpoint.checkpoint import Checkpoint
+from hdfsstore.checkpoint.location import sources_folder
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
 from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
 from hdfsstore.checkpoint.operators import OperatorFiles, Store
@@ -91,7 +92,7 @@ def verify(
     except StateStoreError as error:
         findings.add(error, ())
     logged = verify_logs(fs, path, findings, notes)
-    verify_sources(fs, path, logged.newest, findings, notes)
+    verify_sources(fs, sources_folder(fs, path), logged.newest, findings, notes)
     files = VerifiedFiles(None if logs else progress)
     batches = sorted(logged.offsets)
     numbers = sorted(int(i.base_name) for i in fs.list_folder(f"{path}/state") if i.base_name.isdecimal())

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import hdfsstore.spark
 from hdfsstore.cli.app import app
+from hdfsstore.repair.verify import verify
 from tests.spark.support import jobs
 from tests.spark.support.runs import run
 from tests.support.rows import counted
@@ -25,7 +26,9 @@ def command(*arguments: object) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_inspect_and_history_tell_what_each_batch_left(spark: SparkSession, tmp_path: Path, version: int) -> None:
+def test_inspect_verify_and_history_tell_what_each_batch_left(
+    spark: SparkSession, tmp_path: Path, version: int
+) -> None:
     seen = []
 
     def look(checkpoint: Path) -> None:
@@ -37,9 +40,16 @@ def test_inspect_and_history_tell_what_each_batch_left(spark: SparkSession, tmp_
         history = command("history", checkpoint / "hdfsstore", "--key", '{"k": "a"}')
         values = [entry["value"]["groupState"] for entry in history]
         rows = sum(partition["rows"] for partition in store["partitions"])
+        verified = verify(checkpoint)
+        assert (verified.path, verified.findings) == (str(checkpoint / "hdfsstore"), [])
+        assert verified.batches == inspected["committed_batches"]
+        assert verified.rows
         seen.append((inspected["committed_batches"], operator["name"], rows, values))
 
     run(spark, jobs.COUNT, hdfsstore.spark.groupBy, tmp_path, options=format_version(version), look=look)
+    lost = tmp_path / "checkpoint/sources/0/1"
+    lost.unlink()
+    assert [finding.path for finding in verify(tmp_path / "checkpoint").findings] == [str(lost)]
     values = [{"rows": 2, "total": 1}, *[{"rows": 3, "total": 11}] * 3]
     rows = [5, 5, 5, 6]
     assert seen == [(list(range(n)), "applyInPandasWithState", rows[n - 1], values[:n]) for n in range(1, 5)]

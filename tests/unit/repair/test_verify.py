@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hdfsstore.checkpoint.guard import Guard, encode_guard
 from hdfsstore.repair.verify import verify
 from tests.support.truth import DATA, Case, cases, few_cases
 
@@ -245,6 +246,18 @@ def test_a_batch_that_was_begun_a_stale_folder_and_an_orphan_are_no_damage(tmp_p
     found = verify(root)
     assert found.sound
     assert [f"Batch {last.name} was begun" in note for note in found.notes] == [True]
+
+
+def test_a_repair_that_is_under_way_is_no_damage(tmp_path: Path) -> None:
+    root = copy("aggregation", tmp_path)
+    sound = verify(root)
+    guard = Guard("repartition", "20261122T231501.123Z", "c0ffee")
+    (root / f"offsets/{sound.batches[-1] + 1}").write_bytes(encode_guard(guard))
+    found = verify(root)
+    assert (found.findings, found.batches, found.rows) == ([], sound.batches, sound.rows)
+    (note,) = found.notes
+    assert "`repartition` is changing the checkpoint" in note
+    assert "hdfsstore undo" in note
 
 
 @pytest.mark.parametrize(
