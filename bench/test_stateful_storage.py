@@ -57,6 +57,8 @@ def storages(spark: SparkSession, minio: Minio, hdfs: Hdfs, proxy: FaultProxy) -
     yield spark
     for name in settings:
         spark.conf.unset(name)
+    # Else Spark's one maintenance thread waits for the servers when they have ended, and does nothing for others.
+    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 def at(root: str, start: Start) -> Start:
