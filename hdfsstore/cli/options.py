@@ -9,11 +9,15 @@ from typing import Annotated, Literal
 import typer
 
 from hdfsstore import Checkpoint
-from hdfsstore.checkpoint.parts import JOIN
+from hdfsstore.checkpoint.join_state import SIDES
+from hdfsstore.checkpoint.operators import Operator
+from hdfsstore.checkpoint.parts import JOIN, parts_of_store
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, note
 from hdfsstore.cli.output_file import Format
+
+_JOIN_SIDE = "--join-side left or right"
 
 
 class Side(StrEnum):
@@ -117,10 +121,11 @@ def state_request(
     flatten_collections: bool,
     timers: bool,
 ) -> StateRequest:
-    """What the options ask for, of no batch. Raises BadParameter, which lists the stores, if there is no such one."""
+    """What the options ask for, of no batch. Raises BadParameter, which lists what there is, if it is no one part."""
     if join_side is None:
         _check_store(checkpoint, operator_id, store_name)
-        _suggest_join_side(checkpoint, operator_id, state_var)
+        if state_var is None and not timers:
+            _check_part(checkpoint.operator(operator_id), store_name)
     return StateRequest(
         operator_id=operator_id,
         store_name=store_name,
@@ -138,10 +143,25 @@ def _check_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> N
         return
     names = [f"--operator {operator.operator_id} --store {store.name} ({operator.name})" for operator, store in there]
     listed = "; there are " + ", ".join(names) if there else "; this checkpoint has no state"
-    raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}")
+    of_join = any(store.name.startswith(f"{side}-") for _, store in there for side in SIDES)
+    advice = f". {_JOIN_SIDE} shows what a side of the join buffers" if of_join else ""
+    raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}{advice}")
 
 
-def _suggest_join_side(checkpoint: Checkpoint, operator_id: int, state_var: str | None) -> None:
-    """Says of a join's own stores that there is a better way to look at them."""
-    if state_var is None and checkpoint.operator(operator_id).name == JOIN:
-        note("These are the rows of one of the join's own stores. --join-side left or right shows what a side buffers.")
+def _check_part(operator: Operator, store_name: str) -> None:
+    """Raises BadParameter if the store's parts are read one by one. Of a join's own stores it says a better way."""
+    store = operator.store(store_name)
+    if not store.has_families:
+        if operator.name == JOIN:
+            note(f"These are the rows of one of the join's own stores. {_JOIN_SIDE} shows what a side buffers.")
+        return
+    parts = parts_of_store(operator, store)
+    variables = sorted(part.name for part in parts if "state_var" in part.arguments)
+    wanted = [f"--state-var {' or '.join(variables)}"] if variables else []
+    wanted += ["--timers"] if any("read_registered_timers" in part.arguments for part in parts) else []
+    wanted += [_JOIN_SIDE] if any("join_side" in part.arguments for part in parts) else []
+    if wanted:
+        raise typer.BadParameter(
+            f"the store of operator {operator.operator_id} ({operator.name}) has parts that are read one by one: "
+            f"give {', or '.join(wanted)}"
+        )

@@ -175,7 +175,7 @@ def test_names_that_do_not_exist_are_answered_by_those_that_do(run: Run) -> None
         ["history", checkpoint("transform_structures"), "--key", "{}"],
         ["diff", checkpoint("transform_structures"), "--from", 0, "--to", 1],
     ):
-        for more in ([], ["--state-var", "x"], ["--timers"]):
+        for more in (["--state-var", "x"], ["--timers"]):
             said = " ".join(run(*arguments, *more, exit_code=1).err.split())
             assert "Its state variables are seen, times, total" in said
     said = run("history", checkpoint("aggregation"), "--key", "{}", "--join-side", "left", exit_code=1).err

@@ -119,6 +119,23 @@ def test_stores_of_a_join(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("join_inner", "--store right-keyToNumValues (symmetricHashJoin), --operator 0 --store"),
+        ("join_inner", "--join-side left or right shows what a side of the join buffers"),
+        ("rocksdb_join_format3", "one by one: give --join-side left or right"),
+        ("transform_ttl", "give --state-var seen or times or total"),
+        ("transform_event_timers", ", or --timers"),
+    ],
+)
+@pytest.mark.parametrize("command", ["read", "history", "diff"])
+def test_a_read_without_a_part_names_the_options(name: str, advice: str, command: str, run: Run) -> None:
+    more = {"read": [], "history": ["--key", "{}"], "diff": ["--from", "0", "--to", "1"]}[command]
+    ran = run(command, checkpoint(name), *more, exit_code=2)
+    assert advice in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
