@@ -50,13 +50,26 @@ class CacheRoot:
             yield path, root
 
     def warn(self, error: OSError) -> None:
-        """Logs that there is no cache, as a warning once for each reason in a process; not if max_bytes is 0."""
+        """Logs why an image or delta is not there, as a warning once for each reason in a process.
+
+        It does not if max_bytes is 0.
+        """
         if self.max_bytes == 0:
             return
         where = self._local_dir or "the system's folder for temporary files"
         reason = f"{where}: {error.strerror}"
         level = logging.INFO if reason in self._warned else logging.WARNING
         self._warned.add(reason)
+        # That of tempfile, which finds no folder at all, names no file.
+        if isinstance(error, FileNotFoundError) and error.filename is not None:
+            log.log(
+                level,
+                "%s: somebody has removed this folder, or one of a store in it, while it was in use: %s. Nothing is "
+                "lost, and it is made again at the next use. Remove it while no process uses it",
+                where,
+                error,
+            )
+            return
         log.log(
             level,
             "%s: no local image is kept there, and stores are loaded from the checkpoint: %s. "

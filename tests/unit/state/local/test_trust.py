@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
@@ -335,6 +336,38 @@ def test_a_folder_that_was_deleted_is_made_again(local_dir: Path, images: StoreI
     write(images, 2)
     assert images.names() == [(2, ID)]
     assert in_use(local_dir)
+
+
+@pytest.mark.parametrize("removed", ["all", "of the store"])
+def test_a_folder_that_is_deleted_while_an_image_is_written(
+    removed: str, local_dir: Path, images: StoreImages, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = local_dir if removed == "all" else folder_of(local_dir)
+
+    def step() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    with caplog.at_level(logging.WARNING):
+        assert images.write(1, ID, image_of(rows(100)), {}, step=step) is None
+    [record] = caplog.records
+    assert f"{local_dir}: somebody has removed this folder" in record.message
+    assert "Give a local_dir" not in record.message
+    write(images, 1)
+    assert images.names() == [(1, ID)]
+
+
+def test_without_a_folder_for_temporary_files(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gettempdir() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    monkeypatch.setattr(ImageCache, "_warned", set())
+    with caplog.at_level(logging.WARNING), ImageCache(None, GIB).store(STORE) as images:
+        assert images.names() == []
+    [record] = caplog.records
+    assert "Give a local_dir" in record.message
 
 
 def test_without_local_dir_the_user_has_a_folder_of_its_own(tmp_path: Path) -> None:
