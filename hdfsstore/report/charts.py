@@ -39,7 +39,7 @@ def rows_chart(rows: Sequence[tuple[int, int]]) -> str:
     """Rows of a store after some batches."""
     values = [{"batch": batch_id, "rows": count} for batch_id, count in rows]
     line = {"type": "line", "color": _FIRST, "point": {"color": _FIRST, "filled": True}}
-    return _svg(values, [_layer(line, _whole("batch"), _amount("rows"))])
+    return _svg(values, [_layer(line, _whole("batch", values), _amount(values, "rows"))])
 
 
 def partitions_chart(partitions: Sequence[tuple[int, int]], unit: str) -> str:
@@ -48,10 +48,10 @@ def partitions_chart(partitions: Sequence[tuple[int, int]], unit: str) -> str:
     if len(values) <= _MOST_BARS:
         bar = {"type": "bar", "color": _FIRST}
         x = {"field": "partition", "type": "ordinal", "axis": {"labelAngle": 0, "labelOverlap": True}}
-        return _svg(values, [_layer(bar, x, _amount(unit))])
+        return _svg(values, [_layer(bar, x, _amount(values, unit))])
     line = {"color": _FIRST, "strokeWidth": 1}
     area = {"type": "area", "interpolate": "step-after", "color": _FIRST, "fillOpacity": 0.5, "line": line}
-    return _svg(values, [_layer(area, _whole("partition"), _amount(unit))])
+    return _svg(values, [_layer(area, _whole("partition", values), _amount(values, unit))])
 
 
 def versions_chart(versions: Sequence[VersionFacts]) -> str:
@@ -61,14 +61,14 @@ def versions_chart(versions: Sequence[VersionFacts]) -> str:
         for v in versions
     ]
     points = {"type": "point", "shape": "diamond", "size": 70, "color": _SECOND, "strokeWidth": 2}
-    bars = _bars(_whole("version"), {**_amount("delta"), "title": "bytes"})
-    return _svg(values, [bars, _layer(points, _whole("version"), {**_amount("snapshot"), "title": "bytes"})])
+    version, bytes_ = _whole("version", values), {**_amount(values, "delta", "snapshot"), "title": "bytes"}
+    return _svg(values, [_bars(version, bytes_), _layer(points, version, {**bytes_, "field": "snapshot"})])
 
 
 def durations_chart(batches: Sequence[BatchFacts]) -> str:
     """Seconds of each batch, over the time at which it began."""
     values = [{"time": batch.time_ms, "seconds": batch.seconds} for batch in batches if batch.seconds is not None]
-    return _svg(values, [_bars(_time("time", values), _amount("seconds"))])
+    return _svg(values, [_bars(_time("time", values), _seconds())])
 
 
 def watermark_chart(batches: Sequence[BatchFacts]) -> str:
@@ -94,14 +94,26 @@ def _bars(x: Spec, y: Spec) -> Spec:
     return layer
 
 
-def _whole(field: str) -> Spec:
-    axis = {"format": "d", "tickMinStep": 1}
+def _whole(field: str, values: Sequence[Spec]) -> Spec:
+    numbers = [value[field] for value in values]
+    axis = {"format": "d", "tickCount": _ticks(max(numbers, default=0) - min(numbers, default=0), 10)}
     return {"field": field, "type": "quantitative", "axis": axis, "scale": {"zero": False, "nice": False}}
 
 
-def _amount(field: str) -> Spec:
-    axis = {"format": "~s", "tickCount": 5, "tickMinStep": 0 if field == "seconds" else 1}
-    return {"field": field, "type": "quantitative", "axis": axis}
+def _amount(values: Sequence[Spec], *fields: str) -> Spec:
+    """A scale from 0 for whole numbers, of the first of some fields that share it."""
+    largest = max((value[field] or 0 for value in values for field in fields), default=0)
+    axis = {"format": "~s", "tickCount": _ticks(largest, 5)}
+    return {"field": fields[0], "type": "quantitative", "axis": axis}
+
+
+def _seconds() -> Spec:
+    return {"field": "seconds", "type": "quantitative", "axis": {"format": "~s", "tickCount": 5}}
+
+
+def _ticks(span: int, most: int) -> int:
+    """How many ticks to ask for, so that all are at whole numbers: Vega's tickMinStep of 1 lets halves pass."""
+    return max(1, min(span, most))
 
 
 def _time(field: str, values: Sequence[Spec], upper: str | None = None) -> Spec:
