@@ -216,9 +216,11 @@ class Operator:
         for store in self.stores:
             if store.name == name:
                 return store
+        of_join = any(store.name.startswith(("left-", "right-")) for store in self.stores)
+        advice = "; give join_side to read what a side of the join buffers" if of_join else ""
         raise CheckpointNotFoundError(
             f"operator {self.operator_id} has no store {name!r}",
-            remedy=f"Its stores are {', '.join(store.name for store in self.stores)}",
+            remedy=f"Its stores are {', '.join(store.name for store in self.stores)}{advice}",
         )
 
     def with_rows(self, open_rows: Callable[[str], pa.RecordBatchReader]) -> Operator:

@@ -16,6 +16,8 @@ Wanted: TypeAlias = "dict[int, Wanted | None]"
 
 def wanted_fields(schema: pa.Schema, names: Iterable[str]) -> Wanted:
     """The fields of these full names. Raises ConditionError, which lists all names."""
+    if isinstance(names, str):
+        raise ConditionError(f"columns are a list of names: give [{names!r}]")
     known = places(schema)
     wanted: Wanted = {}
     for name in names:

@@ -49,7 +49,10 @@ def key_pattern(given: Mapping[str, Any], schema: pa.Schema) -> KeyPattern:
 
     Raises ConditionError.
     """
-    return _struct(given, find_field(schema, ["key"]), schema)
+    key = find_field(schema, ["key"])
+    if not isinstance(given, Mapping):
+        raise ConditionError(f"{given!r} is no mapping of some or all of the key's fields, which are {key.type}")
+    return _struct(given, key, schema)
 
 
 def _struct(given: Mapping[str, Any], field: Field, schema: pa.Schema) -> KeyPattern:

@@ -117,6 +117,13 @@ def test_threads_give_the_same_rows(threads: int, placed: Callable[[Path], Any])
     assert counted(checkpoint.open_state().read_all()) == expected
 
 
+def test_a_join_has_no_default_store_and_names_its_sides() -> None:
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match="give join_side to read what a side"):
+        hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint").read_state()
+    with pytest.raises(hdfsstore.CheckpointNotFoundError, match=r"Its stores are default$"):
+        hdfsstore.Checkpoint(SPARK / "aggregation/checkpoint").read_state(0, "left")
+
+
 def test_what_is_not_there(placed: Callable[[Path], Any]) -> None:
     checkpoint = opened(placed(SPARK / "aggregation/checkpoint"))
     latest = checkpoint.latest_batch_id

@@ -133,6 +133,7 @@ def test_state_variables_and_join_sides_too() -> None:
     [
         ({"columns": ["value.nothing"]}, r"there is no column value.nothing; the columns are key, value, partition_id"),
         ({"columns": []}, "no column is wanted"),
+        ({"columns": "key.k"}, r"columns are a list of names: give \['key.k'\]"),
         ({"where": "value.nothing = 1"}, "there is no field value.nothing"),
     ],
 )

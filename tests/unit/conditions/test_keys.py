@@ -1,11 +1,12 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from hdfsstore.conditions.fields import ConditionError
-from hdfsstore.conditions.keys import parse_key
+from hdfsstore.conditions.keys import key_pattern, parse_key
 
 FIELDS = {
     "i": pa.array([1, 2, None], pa.int32()),
@@ -98,6 +99,12 @@ def test_says_what_is_wrong_with_a_key(text: str, message: str) -> None:
     with pytest.raises(ConditionError) as error:
         parse_key(text, KEYS.schema)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("given", ["a", 7, ["a"], None])
+def test_a_key_in_python_is_a_mapping(given: Any) -> None:
+    with pytest.raises(ConditionError, match="is no mapping of some or all of the key's fields, which are struct<i: "):
+        key_pattern(given, KEYS.schema)
 
 
 @pytest.mark.parametrize("text", ['{"w.start": 1}', '{"w": {"start": 1}}', '{"w.start": 1, "w.end": 2}'])
