@@ -61,6 +61,7 @@ cdef enum Fault:
     BAD_CHECKSUM
     BAD_BODY
     BAD_BLOCK
+    HASHED_BLOCK
     BAD_ENTRY
     BAD_HANDLE
     BAD_KEY
@@ -68,6 +69,7 @@ cdef enum Fault:
     BAD_ORDER
     BAD_SEQUENCE
     TOO_LARGE
+    TOO_MUCH
     NO_MEMORY
 
 cdef dict PROBLEMS = {
@@ -78,6 +80,7 @@ cdef dict PROBLEMS = {
     BAD_HANDLE: "an entry of the index names a block that the file does not have",
     BAD_KEY: "a key of this block has no sequence number",
     BAD_ORDER: "the keys of this block are not in order",
+    TOO_MUCH: "this block declares more bytes than the file has by its properties",
     BAD_SEQUENCE: "a key of an ingested file has a sequence number of its own",
 }
 

@@ -53,6 +53,7 @@ cdef struct Cursor:
     uint64_t window_start, window_size
     # The file.
     uint64_t data_end           # blocks lie before it
+    uint64_t most_plain         # bytes of a block once decompressed
     int checksum
     uint32_t context
     bint delta_values, user_keys, ingested
@@ -225,6 +226,8 @@ cdef Step next_block(Cursor* c, const Bounds* bounds) noexcept nogil:
     # No byte of a body decompresses to more than 255.
     if at == 0 or plain // 255 > size:
         return failed(c, BAD_BODY)
+    if plain > c.most_plain:
+        return failed(c, TOO_MUCH)
     if not buffer_need(&c.plain, plain + SLACK):
         return failed(c, NO_MEMORY)
     if decompress_safe(<const char*> p + at, <char*> c.plain.data, <int> (size - at), <int> plain) != <int> plain:
@@ -242,7 +245,9 @@ cdef Step begin_block(
     c.at = 0
     c.end = entries_end(block, size)
     c.internal_size = 0
-    return failed(c, BAD_BLOCK) if c.end < 0 else AT_ENTRY
+    if c.end < 0:
+        return failed(c, HASHED_BLOCK if c.end == HAS_HASHES else BAD_BLOCK)
+    return AT_ENTRY
 
 
 cdef Step next_record(Cursor* c, const Bounds* bounds) noexcept nogil:

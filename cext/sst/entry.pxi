@@ -32,14 +32,20 @@ cdef inline Py_ssize_t entry_sizes(const uint8_t* p, Py_ssize_t size, bint with_
     return at
 
 
+cdef enum:
+    CONTRADICTS = -1
+    HAS_HASHES = -2             # a hash index follows the restart points, which no table of Spark has
+
+
 cdef inline int64_t entries_end(const uint8_t* block, int64_t size) noexcept nogil:
-    """Where the entries of a block end; -1: it contradicts itself."""
+    """Where the entries of a block end, or a negative number."""
     cdef int64_t restarts
     if size < 4:
-        return -1
-    # The highest bit says that a hash index follows the restart points, which no table of Spark has.
+        return CONTRADICTS
     restarts = load_le32(block + size - 4)
-    return size - 4 - 4 * restarts if restarts <= (size - 4) // 4 else -1
+    if restarts >> 31:
+        return HAS_HASHES
+    return size - 4 - 4 * restarts if restarts <= (size - 4) // 4 else CONTRADICTS
 
 
 cdef enum:

@@ -10,6 +10,7 @@ cdef class Merge:
             path: of the file, for messages
             index, index_offset: the decompressed index block, and where it is in the file
             data_end: where the blocks of the file end
+            most_plain: bytes that a block has at most once decompressed
             checksum, context: of the footer
             delta_values, user_keys: of the index
             sequence: the sequence number of all entries of an ingested file, otherwise None
@@ -246,6 +247,7 @@ cdef class Merge:
         c.at = c.end = 0
         c.is_last = c.has_handle = False
         c.data_end = table.data_end
+        c.most_plain = table.most_plain
         c.checksum = table.checksum
         c.context = table.context
         c.delta_values = table.delta_values
@@ -288,6 +290,14 @@ cdef class Merge:
             raise MemoryError
         if c.fault == TOO_LARGE:
             raise SizeLimitError("a block of 2 GiB or more cannot be read", table.path, c.block_offset)
+        if c.fault == HASHED_BLOCK:
+            raise UnsupportedProviderError(
+                "the file has a hash index in its data blocks, which Spark does not write and this release does not "
+                "read",
+                table.path,
+                c.block_offset,
+                "Read the database with RocksDB",
+            )
         if c.fault == BAD_KIND:
             raise UnsupportedProviderError(
                 f"the file has an entry of kind {c.kind}, which Spark does not write "

@@ -18,16 +18,21 @@ from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProvid
 # No codec makes more of a byte than this: zstd repeats one 128 Ki times in 4 bytes. bzip2 has no such bound. Those two
 # are decompressed piece by piece.
 _MOST = {1: 64, 2: 1040, 4: 255, 5: 255, 7: 1 << 15, 64: 1 << 15}
-_LIMIT = (1 << 31) - 64
+MOST_PLAIN = (1 << 31) - 64
 _PIECE = 1 << 20
 _NAMES = {1: "snappy", 2: "zlib", 3: "bzip2", 4: "lz4", 5: "lz4", 7: "zstd", 64: "zstd"}
 
 
-def decompress(compression: int, contents: bytes) -> bytes:
+def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN) -> bytes:
     """The bytes of a block.
 
+    Args:
+        compression: its kind.
+        contents: the bytes in the file.
+        most: bytes that the block may have once decompressed.
+
     Raises:
-        CorruptFileError: they do not have their declared size.
+        CorruptFileError: they do not have their declared size, or declare more than `most`.
         UnsupportedProviderError: the compression is not known.
         SizeLimitError: they are 2 GiB or more.
     """
@@ -40,8 +45,10 @@ def decompress(compression: int, contents: bytes) -> bytes:
             remedy="Read the database with RocksDB",
         )
     size, at = read_varint(contents, 0)
-    if size > _LIMIT:
-        raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {_LIMIT} can")
+    if size > MOST_PLAIN:
+        raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {MOST_PLAIN} can")
+    if size > most:
+        raise CorruptFileError(f"a block declares {size} bytes once decompressed, and may have {most} at most")
     if size > (_MOST.get(compression, size) + 1) * (len(contents) + 1):
         raise CorruptFileError(f"a block of {len(contents)} bytes declares {size} bytes once decompressed")
     try:

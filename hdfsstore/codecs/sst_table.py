@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hdfsstore._cext.sst import block_entries, check_block, footer_checksum
-from hdfsstore.codecs.sst_blocks import decompress, read_varint
+from hdfsstore.codecs.sst_blocks import MOST_PLAIN, decompress, read_varint
 from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedProviderError, UnsupportedVersionError
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ _TRAILER = 5
 _NO_END_LIMIT = (1 << 64) - 1
 _OTHER_TOOL = "Read the database with RocksDB"
 _BINARY_SEARCH = (0, 1)
+_OPERATORS = (b"", b"nullptr", b"StringAppendOperator")
+_SIZES = {b"rocksdb.raw.key.size", b"rocksdb.raw.value.size", b"rocksdb.num.entries"}
+_MOST_ADDED = 64  # bytes that a block adds to a key and its value: sizes, a handle in an index, a restart point
 _INDEX_TYPES = {2: "a partitioned index", 3: "an index with first keys"}
 
 
@@ -75,6 +78,7 @@ class Table:
         path: for messages.
         index, index_offset: the decompressed index block, and where it is in the file.
         data_end: where the blocks of the file end.
+        most_plain: bytes that a block has at most once decompressed.
         checksum, context: the kind of checksum, and the base context checksum (format 6, otherwise 0).
         delta_values, user_keys: how the index is written.
         sequence: the sequence number of all entries of an ingested file, otherwise None.
@@ -87,6 +91,7 @@ class Table:
     index: bytes
     index_offset: int
     data_end: int
+    most_plain: int
     checksum: int
     context: int
     delta_values: bool
@@ -96,9 +101,8 @@ class Table:
     properties: Mapping[bytes, bytes]
     window: Read
 
-    @staticmethod
-    def decompress(compression: int, contents: bytes) -> bytes:
-        return decompress(compression, contents)
+    def decompress(self, compression: int, contents: bytes) -> bytes:
+        return decompress(compression, contents, self.most_plain)
 
 
 def open_table(path: str, size: int, read: Read, window: Read, largest_sequence: int, keys: KeyRange) -> Table:
@@ -132,15 +136,17 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
         sequence = _ingested(properties, largest_sequence)
         delta_values = _number(properties, b"rocksdb.index.value.is.delta.encoded") != 0
         user_keys = _number(properties, b"rocksdb.index.key.is.user.key") != 0
+        most_plain = _most_plain(properties)
     deletions = meta.get(b"rocksdb.range_del")
     if deletions is not None:
         with _located(path, deletions.offset):
             tombstones = _tombstones(tail.entries(footer, deletions), sequence, keys)
     return Table(
         path=path,
-        index=tail.block(footer, index_handle),
+        index=tail.block(footer, index_handle, most_plain),
         index_offset=index_handle.offset,
         data_end=size - FOOTER_SIZE,
+        most_plain=most_plain,
         checksum=footer.checksum,
         context=footer.context,
         delta_values=delta_values,
@@ -177,7 +183,7 @@ class _Tail:
             return self._bytes[offset - self._start : offset - self._start + size]
         return bytes(self._read(offset, size))
 
-    def block(self, footer: _Footer, handle: Handle) -> bytes:
+    def block(self, footer: _Footer, handle: Handle, most_plain: int) -> bytes:
         if handle.offset + handle.size + _TRAILER > self.size - FOOTER_SIZE:
             raise CorruptFileError(
                 "a handle names a block that the file does not have", self.path, self.size - FOOTER_SIZE, REMEDY
@@ -188,10 +194,11 @@ class _Tail:
                 "the checksum of this block does not match its bytes", self.path, handle.offset, REMEDY
             )
         with _located(self.path, handle.offset):
-            return decompress(whole[handle.size], whole[: handle.size])
+            return decompress(whole[handle.size], whole[: handle.size], most_plain)
 
     def entries(self, footer: _Footer, handle: Handle) -> list[tuple[bytes, bytes]]:
-        block = self.block(footer, handle)
+        # RocksDB compresses none of these blocks, and they come before anything that bounds their sizes.
+        block = self.block(footer, handle, handle.size)
         with _located(self.path, handle.offset):
             return block_entries(block)
 
@@ -259,11 +266,25 @@ def _check_kind(meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes])
         has.append("a compression dictionary")
     if comparator != BYTEWISE:
         has.append(f"the comparator {comparator.decode('utf-8', 'replace')}")
+    operator = properties.get(b"rocksdb.merge.operator", b"")
+    if _number(properties, b"rocksdb.merge.operands") and operator not in _OPERATORS:
+        has.append(f"operands of the merge operator {operator.decode('utf-8', 'replace')}")
     if has:
         raise UnsupportedProviderError(
             f"the file has {' and '.join(has)}, which Spark does not write and this release does not read",
             remedy=_OTHER_TOOL,
         )
+
+
+def _most_plain(properties: Mapping[bytes, bytes]) -> int:
+    """Bytes that a block may have once decompressed: those of all keys and values, and what a block adds to each."""
+    if not properties.keys() >= _SIZES:
+        return MOST_PLAIN
+    keys, values, entries = (
+        _number(properties, name)
+        for name in (b"rocksdb.raw.key.size", b"rocksdb.raw.value.size", b"rocksdb.num.entries")
+    )
+    return min(keys + values + _MOST_ADDED * (entries + 1), MOST_PLAIN)
 
 
 def _number(properties: Mapping[bytes, bytes], name: bytes) -> int:

@@ -67,6 +67,7 @@ class File:
         properties: Sequence[Entry] = ((b"rocksdb.index.key.is.user.key", b"\1"),),
         version: int = 5,
         more: Sequence[Entry] = (),
+        index_compression: int = 0,
     ) -> bytes:
         """The whole file.
 
@@ -74,8 +75,9 @@ class File:
             index: the bytes of the index block.
             deletions: the entries of the block of range deletions.
             more: of the meta index.
+            index_compression: how the bytes of the index are compressed.
         """
-        at_index = self.add(index)
+        at_index = self.add(index, index_compression)
         names = [(b"rocksdb.properties", self.add(block_of(properties))), *more]
         if deletions:
             names.append((b"rocksdb.range_del", self.add(block_of(deletions))))

@@ -40,6 +40,7 @@ HEADER = 7
 WHOLE, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 _RECYCLED = 4
 _SAFE = 1 << 13
+_BLOB_EDITS = (400, 401)  # added, garbage
 _FIELD_UNSAFE = 1 << 6
 _FIELD_END = 1
 _FIELD_BLOB = 4
@@ -220,6 +221,8 @@ class _Edit:
                 self._added.append(self._new_file(tag))
             elif tag in (200, 201, 202):
                 self._other_family(tag)
+            elif tag in _BLOB_EDITS:
+                raise UnsupportedProviderError("the database has blob files, which Spark's do not have")
             elif tag >= _SAFE:
                 self._text()
             else:

@@ -325,6 +325,56 @@ def test_blocks_of_zeros_are_read_however_well_they_compress() -> None:
     assert decompress(1, pa.compress(zeros, "snappy", asbytes=True)) == zeros
 
 
+def sizes(keys: int, values: int, entries: int) -> list[tuple[bytes, bytes]]:
+    """Properties of a file, in their order."""
+    return [
+        (b"rocksdb.index.key.is.user.key", b"\1"),
+        (b"rocksdb.num.entries", varint(entries)),
+        (b"rocksdb.raw.key.size", varint(keys)),
+        (b"rocksdb.raw.value.size", varint(values)),
+    ]
+
+
+@pytest.mark.parametrize(("compression", "codec"), [(1, "snappy"), (4, "lz4_raw"), (7, "zstd")])
+@pytest.mark.parametrize("in_index", [False, True])
+def test_no_block_is_larger_than_the_rows_of_its_file(compression: int, codec: str, in_index: bool) -> None:
+    """A block of 1 MiB of zeros is whole by its checksum, and much more than one row of 3 bytes."""
+    key, value = internal(b"a"), bytes(1 << 20)
+    block = block_of([(key, value)])
+    packed = pa.compress(block, codec, asbytes=True)
+    contents = packed if compression == 1 else varint(len(block)) + packed
+
+    def file_of(value_size: int) -> bytes:
+        file = File()
+        handle = file.add(contents, compression)
+        return file.finish(block_of([(b"a", handle)]), properties=sizes(len(key), value_size, 1))
+
+    assert merged(file_of(len(value))) == [(b"a", value)]
+    if in_index:
+        with pytest.raises(CorruptFileError, match="declares") as caught:
+            table(File().finish(contents, properties=sizes(9, 3, 1), index_compression=compression))
+    else:
+        with pytest.raises(CorruptFileError, match="declares") as caught:
+            merged(file_of(3))
+    assert (caught.value.path, caught.value.offset) == (PATH, 0)
+
+
+def test_blocks_that_rocksdb_never_compresses() -> None:
+    file = File()
+    plain = block_of([(internal(b"a", 1, RANGE_DELETION), bytes(4096))])
+    handle = file.add(varint(len(plain)) + pa.compress(plain, "zstd", asbytes=True), 7)
+    with pytest.raises(CorruptFileError, match="declares") as caught:
+        table(file.finish(block_of([]), more=[(b"rocksdb.range_del", handle)]))
+    assert (caught.value.path, caught.value.offset) == (PATH, 0)
+
+
+def test_values_without_operands_are_read_whatever_would_merge_them() -> None:
+    file = File()
+    handle = file.add(block_of([(internal(b"a"), b"v")]))
+    properties = [(b"rocksdb.index.key.is.user.key", b"\1"), (b"rocksdb.merge.operator", b"UInt64AddOperator")]
+    assert merged(file.finish(block_of([(b"a", handle)]), properties=properties)) == [(b"a", b"v")]
+
+
 @pytest.mark.parametrize("kind", [3, 8, 0x11, 0x14, 0x16, 0x18, 0xFF])
 def test_other_kinds_of_entries_are_refused_by_name(kind: int) -> None:
     with pytest.raises(UnsupportedProviderError, match=f"kind {kind}"):
@@ -338,6 +388,7 @@ def test_other_kinds_of_entries_are_refused_by_name(kind: int) -> None:
         ([(b"rocksdb.block.based.table.index.type", (3).to_bytes(4, "little"))], []),
         ([(b"rocksdb.comparator", b"rocksdb.ReverseBytewiseComparator")], []),
         ([], [(b"rocksdb.compression_dict", b"\0\0")]),
+        ([(b"rocksdb.merge.operands", b"\1"), (b"rocksdb.merge.operator", b"UInt64AddOperator")], []),
     ],
 )
 def test_other_tables_are_refused_by_name(

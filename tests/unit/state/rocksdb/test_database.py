@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rocksdict import Rdict
+from rocksdict import BlockBasedIndexType, BlockBasedOptions, DataBlockIndexType, Options, Rdict
 
+from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.rocksdb.archive import decode
 from hdfsstore.state.rocksdb.database import Database
@@ -73,6 +75,51 @@ def test_formats(tmp_path: Path, format_version: int, index_restarts: int) -> No
 def test_compressions_and_checksums(tmp_path: Path, compression: str, checksum: str, format_version: int) -> None:
     rows = written(tmp_path, compression=compression, checksum=checksum, format_version=format_version)
     assert rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks()) == rows
+
+
+def with_hashes(_: Options, table: BlockBasedOptions) -> None:
+    table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+
+
+def with_partitions(_: Options, table: BlockBasedOptions) -> None:
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+
+
+def with_blobs(found: Options, _: BlockBasedOptions) -> None:
+    found.set_enable_blob_files(True)
+    found.set_min_blob_size(10)
+
+
+def with_dictionary(found: Options, _: BlockBasedOptions) -> None:
+    found.set_compression_options(-14, 32767, 0, 1 << 14)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (with_hashes, r"\.sst, byte \d+: .* hash index in its data blocks"),
+        (with_partitions, r"\.sst, byte \d+: .* partitioned index"),
+        (with_blobs, r"MANIFEST-\d+, byte \d+: .* blob files"),
+        (with_dictionary, r"\.sst, byte \d+: .* compression dictionary"),
+    ],
+)
+def test_what_spark_cannot_make_is_refused_by_name(
+    tmp_path: Path, change: Callable[[Options, BlockBasedOptions], None], named: str
+) -> None:
+    database = Rdict(str(tmp_path / "db"), options(change=change, compression="zstd"))
+    for number in range(2000):
+        database[key(number)] = b"a value %d " % number * 9
+    database.close()
+    with pytest.raises(UnsupportedProviderError, match=named):
+        rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks())
+
+
+def test_wide_columns_are_refused_by_name(tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "db"), options())
+    database.put_entity(b"a", names=[b"x"], values=[b"1"])
+    database.close()
+    with pytest.raises(UnsupportedProviderError, match=r"\.sst, byte 0: .* kind 22, .*wide columns"):
+        rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks())
 
 
 @pytest.mark.parametrize("path", few(ZIPS, case_of, case_of), ids=lambda path: str(path.relative_to(DATA)))

@@ -79,6 +79,23 @@ def test_edits_of_a_group_count_together() -> None:
             numbers(*edits)
 
 
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (b"\1\x20leveldb.BytewiseComparator.u64ts", r"comparator leveldb\.BytewiseComparator\.u64ts"),
+        (varint(400) + bytes(6), "blob files"),
+        (varint(401) + bytes(3), "blob files"),
+        (varint(200) + b"\1", "column families of RocksDB"),
+        (varint(8191) + b"\0", "the tag 8191"),
+    ],
+)
+def test_edits_that_spark_cannot_make_are_refused_by_name(edit: bytes, named: str) -> None:
+    """The first comparator is that of user-defined timestamps."""
+    with pytest.raises(UnsupportedProviderError, match=named) as caught:
+        numbers(log_of(edit))
+    assert caught.value.path == "1.zip:MANIFEST-000001"
+
+
 def test_files_of_a_level_that_share_a_key() -> None:
     """RocksDB before release 7 may end a file between two entries of a key."""
     newer = edit_of(12, internal(b"k", 20), internal(b"k", 15), sequence=20)
