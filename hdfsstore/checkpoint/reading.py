@@ -21,12 +21,13 @@ from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.checkpoint.state_variables import VariableConverter
 from hdfsstore.checkpoint.stored_rows import Readers, rows_of_request, rows_of_store
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.errors import BatchNotAvailableError
+from hdfsstore.errors import BatchNotAvailableError, remedied
 from hdfsstore.fs.ahead import reading
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import KeyRange
 
 RANGE_DELETION = 15
+_RESTORE = "Restore the file, or read a batch that does not need it"
 
 
 def read_table(rows: RowsToRead | ChangesToRead, threads: int) -> pa.Table:
@@ -66,13 +67,13 @@ class RowsToRead:
 
     def load(self, partition_id: int) -> list[pa.RecordBatch]:
         """The rows of a partition."""
-        with reading():
+        with reading(), remedied(_RESTORE):
             rows = self._readers[partition_id].load(self._version, self._convert(partition_id), self._keys)
             return [*self._finish(rows)]
 
     def stream(self, partition_id: int) -> Iterator[pa.RecordBatch]:
         """The same in bounded memory."""
-        with reading():
+        with reading(), remedied(_RESTORE):
             rows = self._readers[partition_id].stream(self._version, self._convert(partition_id), self._keys)
             yield from self._finish(rows)
 
@@ -131,7 +132,7 @@ class ChangesToRead:
             batch = pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
             return self._shaper(batch)
 
-        with reading():
+        with reading(), remedied(_RESTORE):
             return self._readers[partition_id].changes(self._versions, convert)
 
 

@@ -179,7 +179,12 @@ def test_a_file_that_cannot_be_written_is_an_error(run: Run, tmp_path: Path) -> 
     assert "No such file or directory" in ran.err
 
 
-def test_damage_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("checksum_file", "remedy"),
+    [(True, "restore both from a copy"), (False, "Restore the file, or read a batch that does not need it")],
+    ids=["checksum file", "no checksum file"],
+)
+def test_damage_is_an_error_and_leaves_no_file(checksum_file: bool, remedy: str, run: Run, tmp_path: Path) -> None:
     copy = tmp_path / "checkpoint"
     delta = "state/0/0/2.delta"
     for file in sorted(checkpoint("aggregation").rglob("*")):
@@ -190,8 +195,11 @@ def test_damage_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path) -> None
     damaged = bytearray((copy / delta).read_bytes())
     damaged[30] ^= 1
     (copy / delta).write_bytes(damaged)
+    if not checksum_file:
+        (copy / "state/0/0/.2.delta.crc").unlink()
     ran = run("read", copy, "-o", tmp_path / "rows.parquet", exit_code=1)
-    assert delta in ran.err
+    assert f"{delta}, byte " in ran.err
+    assert ran.err.endswith(f"{remedy}\n")
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 
