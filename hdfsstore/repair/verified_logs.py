@@ -60,7 +60,9 @@ def verify_logs(fs: FileManager, path: str, findings: Findings, notes: list[str]
     newest = max([*there, *logged.commits.files], default=-1)
     if newest >= 0:
         wanted = set(range(min(there, default=newest), newest + 1))
-        _missing(f"{path}/offsets", wanted - there, findings, _cut(logged.damaged))
+        # A guard takes the place of an entry, and is lifted after the commit of that batch is there.
+        guards = [] if logged.repair is None else [logged.repair]
+        _missing(f"{path}/offsets", wanted - there, findings, _cut([*logged.damaged, *guards]))
     if logged.commits.files:
         wanted = set(range(min(logged.commits.files), max([*there, latest + 1])))
         _missing(f"{path}/commits", wanted - logged.commits.files.keys(), findings, _cut(logged.damaged))

@@ -17,13 +17,14 @@ from hdfsstore import Checkpoint
 from hdfsstore.errors import CorruptFileError, RepairError, RepairUnderWayError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.repair import in_place
-from hdfsstore.repair.backup import FOLDER, Backup
+from hdfsstore.repair.backup import DONE, FOLDER, Backup
 from hdfsstore.repair.edit import Edit
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.rewind import rewind
 from hdfsstore.repair.sink_log import SinkLog
 from hdfsstore.repair.undo import undo
 from hdfsstore.repair.verbs import convert, edit, repartition
+from hdfsstore.repair.verify import verify
 from tests.support.rows import counted
 from tests.unit.repair.folders import content, copy_of, records
 
@@ -117,6 +118,37 @@ def test_a_killed_verb_is_ended_by_the_same_one_alone(tmp_path: Path, monkeypatc
     report = repartition(root, None, 3)
     assert in_place.RESUMED in report.notes
     assert Checkpoint(root).operator().store().num_partitions == 3
+    undo(root)
+    assert content(root) == before
+
+
+@pytest.mark.parametrize("end", ["the same verb", "undo"])
+def test_a_verb_that_was_killed_right_before_it_lifts_its_guard_is_ended_or_undone(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of("aggregation", tmp_path / "copy")
+    before = content(root)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_place, "publish", killed)  # all is written, and the backup is marked as done
+        with pytest.raises(KeyboardInterrupt):
+            repartition(root, None, 3)
+    assert list(root.glob(f"{FOLDER}/*/{DONE}"))
+    checked = verify(root)
+    assert checked.sound
+    assert any("`repartition` is changing the checkpoint" in note for note in checked.notes)
+    with pytest.raises(RepairUnderWayError):
+        repartition(root, None, 4)
+    if end == "undo":
+        assert "`repartition` has not ended" in undo(root).notes
+        assert content(root) == before
+        return
+    assert in_place.RESUMED in repartition(root, None, 3).notes
+    assert Checkpoint(root).operator().store().num_partitions == 3
+    assert verify(root).sound
     undo(root)
     assert content(root) == before
 
