@@ -20,6 +20,7 @@ from hdfsstore.cli.plans import MEMORY, DryRun, Memory, Tmp, limits_of, show
 from hdfsstore.cli.progress import rows_told
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.repair.edit import Edit, sql_function
+from hdfsstore.repair.limits import MOST_PARTITIONS
 from hdfsstore.repair.operator_kinds import KINDS
 from hdfsstore.repair.plan import Plan
 
@@ -55,7 +56,9 @@ BatchId = Annotated[
     int | None,
     typer.Option("--batch", help="The batch after which Spark goes on; by default the newest committed one.", min=0),
 ]
-Partitions = Annotated[int, typer.Option(help="The number of state partitions.", min=1, show_default=False)]
+Partitions = Annotated[
+    int, typer.Option(help="The number of state partitions.", min=1, max=MOST_PARTITIONS, show_default=False)
+]
 ToProvider = Annotated[Provider, typer.Option(help="The state store provider.", show_default=False)]
 Remove = Annotated[
     str | None,
@@ -249,7 +252,9 @@ def edit(path: options.Location, **chosen: Any) -> Plan:
 @_with(_where, _edits, _shared)
 def rewrite(
     path: options.Location,
-    partitions: Annotated[int | None, typer.Option(help="The number of state partitions.", min=1)] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="The number of state partitions.", min=1, max=MOST_PARTITIONS)
+    ] = None,
     provider: Annotated[Provider | None, typer.Option(help="The state store provider.")] = None,
     **chosen: Any,
 ) -> Plan:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 DEFAULT_MEMORY = 1 << 30
+# Each partition is a task of every batch, and has files of its own: more is a slip of the hand.
+MOST_PARTITIONS = 100_000
 # What a thread takes that reads files, and places, sorts and compresses their rows.
 _THREAD_BYTES = 80 << 20
 

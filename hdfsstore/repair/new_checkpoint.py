@@ -28,7 +28,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.location import Location, StorageLocation, find_settings, resolve
 from hdfsstore.fs.publish import publish
-from hdfsstore.fs.reading import read_file
+from hdfsstore.fs.reading import file_types, read_file
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from hdfsstore.fs.uris import scheme_of
@@ -59,6 +59,8 @@ class NewCheckpoint:
             raise RepairError(
                 "the new checkpoint would lie in its source, or around it", self.path, remedy="Give another folder"
             )
+        if file_types(self.fs, [self.path]) == [FileType.File]:
+            raise RepairError("this is a file, and no folder", self.path, remedy="Give a folder that is new")
         self._left = self._guard()
         if self._left is None and self._files():
             raise RepairError(
@@ -145,7 +147,10 @@ class NewCheckpoint:
     def _guard(self) -> str | None:
         """The path of the guard that a run has left, or has put in just now."""
         names = [info.base_name for info in self.fs.list_folder(f"{self.path}/offsets")]
-        path = f"{self.path}/offsets/{max((int(name) for name in names if NUMBER.fullmatch(name)), default=-1)}"
+        entries = [int(name) for name in names if NUMBER.fullmatch(name)]
+        if not entries:
+            return None
+        path = f"{self.path}/offsets/{max(entries)}"
         try:
             found = parse_guard(read_file(self.fs, path))
         except FileNotFoundError:

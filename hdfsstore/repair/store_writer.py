@@ -13,10 +13,11 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from hdfsstore._cext.records import digest_spans, encode_spans
 from hdfsstore._cext.sst import Merge, Overlay
@@ -27,6 +28,7 @@ from hdfsstore.fs import typed_errors
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.fs.publish import publish
+from hdfsstore.repair.spool import Spool
 from hdfsstore.state.parallel import run_all
 from hdfsstore.state.rocksdb.archive import Archive, Sst
 from hdfsstore.state.rocksdb.database import Database
@@ -127,10 +129,12 @@ class StoreWriter:
         self._locks = [threading.Lock() for _ in folders]
         self._tally = Tally(len(folders))
         self._partitions: list[_Partition] = []
-        for folder in folders:
+        is_hdfs = store_format.provider == confs.HDFS_PROVIDER
+        spools = Path(self._stack.enter_context(_temporary_folder(tmp))) if is_hdfs else Path()
+        for i, folder in enumerate(folders):
             made: _Partition = (
-                _Snapshot(fs, folder, store_format, memory // len(folders), tmp)
-                if store_format.provider == confs.HDFS_PROVIDER
+                _Snapshot(fs, folder, store_format, Spool(spools / str(i), memory // len(folders)))
+                if is_hdfs
                 else _Database(fs, folder, store_format.families, tmp)
             )
             self._stack.callback(made.close)
@@ -169,44 +173,29 @@ class _Snapshot:
 
     held = 0
 
-    def __init__(self, fs: FileManager, folder: str, store_format: StoreFormat, memory: int, tmp: str | None) -> None:
+    def __init__(self, fs: FileManager, folder: str, store_format: StoreFormat, spool: Spool) -> None:
         self._fs = fs
         self._folder = folder
         self._row_checksums = store_format.row_checksums
         self._writer = open_writer(store_format.codec)
-        self._tmp = tmp or tempfile.gettempdir()
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max(memory, 1), dir=tmp)  # noqa: SIM115 - close() does
+        self._spool = spool
 
     def add(self, chunk: RecordChunk) -> None:
         records = memoryview(encode_spans(chunk.data, chunk.keys, chunk.values, row_checksums=self._row_checksums))
         for start in range(0, len(records), CHUNK_BYTES):
-            self._write(self._writer.write(records[start : start + CHUNK_BYTES]))
+            self._spool.write(self._writer.write(records[start : start + CHUNK_BYTES]))
 
     def spill(self) -> None:
-        """Does nothing: the file rolls over to the disk by itself."""
+        """Does nothing: the spool goes to the disk by itself."""
 
     def finish(self, version_id: VersionId) -> int:
-        self._write(self._writer.write(_END))
-        self._write(self._writer.finish())
-        with typed_errors.writing(self._tmp):
-            self._file.flush()
+        self._spool.write(self._writer.write(_END) + self._writer.finish())
         path = StateFiles.path_of(self._folder, version_id, "snapshot")
-        size = self._file.tell()
-        publish(self._fs, path, self._pieces(), overwrite=True, unique_name=version_id[1] is not None)
-        return size
+        publish(self._fs, path, self._spool.pieces(), overwrite=True, unique_name=version_id[1] is not None)
+        return self._spool.size
 
     def close(self) -> None:
-        with suppress(OSError):  # where the disk is full: what is still to be written is not needed
-            self._file.close()
-
-    def _write(self, data: bytes) -> None:
-        with typed_errors.writing(self._tmp):
-            self._file.write(data)
-
-    def _pieces(self) -> Iterator[bytes]:
-        self._file.seek(0)
-        while piece := self._file.read(CHUNK_BYTES):
-            yield piece
+        self._spool.close()
 
 
 class _Database:
@@ -251,12 +240,16 @@ class _Database:
             self._runs.close()
 
 
+def _temporary_folder(tmp: str | None) -> tempfile.TemporaryDirectory[str]:
+    with typed_errors.writing(tmp or tempfile.gettempdir()):
+        return tempfile.TemporaryDirectory(prefix="hdfsstore-", dir=tmp)
+
+
 class _Runs:
     """Sorted runs of rows, in SST files on the local disk."""
 
     def __init__(self, tmp: str | None) -> None:
-        with typed_errors.writing(tmp or tempfile.gettempdir()):
-            self._folder = tempfile.TemporaryDirectory(prefix="hdfsstore-", dir=tmp)
+        self._folder = _temporary_folder(tmp)
         self._runs: list[Archive] = []
 
     @property

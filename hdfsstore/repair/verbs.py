@@ -15,7 +15,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.location import Location, shown_location
 from hdfsstore.fs.storage_options import StorageOptions
 from hdfsstore.repair.edit import Edit
-from hdfsstore.repair.limits import Limits, Progress, silent
+from hdfsstore.repair.limits import MOST_PARTITIONS, Limits, Progress, silent
 from hdfsstore.repair.new_batch import NewBatch
 from hdfsstore.repair.new_checkpoint import NewCheckpoint
 from hdfsstore.repair.plan import Plan, Report
@@ -153,8 +153,8 @@ def _written(
     edits: Sequence[Edit] = (),
 ) -> Plan:
     started = time.monotonic()
-    if partitions is not None and partitions < 1:
-        raise ValueError(f"partitions is {partitions}; give at least one")
+    if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
+        raise ValueError(f"partitions is {partitions:,}; give 1 to {MOST_PARTITIONS:,}")
     if provider is not None and provider not in PROVIDERS:
         raise ValueError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
     if to is not None and options.get("file_sink") is not None:

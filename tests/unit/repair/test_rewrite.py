@@ -114,7 +114,11 @@ def test_a_row_in_the_wrong_partition_is_refused_and_nothing_stays(tmp_path: Pat
 
 def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
     source = SPARK / "aggregation" / "checkpoint"
-    with pytest.raises(ValueError, match="give at least one"):
-        repartition(source, tmp_path / "new", 0)
+    for partitions in (0, -3, 100_001, 10**9):
+        with pytest.raises(ValueError, match="give 1 to 100,000"):
+            repartition(source, tmp_path / "new", partitions, dry_run=True)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(RepairError, match="this is a file, and no folder"):
+        repartition(source, tmp_path / "file", 3)
     with pytest.raises(ValueError, match="not one of hdfs, rocksdb"):
         convert(source, tmp_path / "new", "cassandra")
