@@ -14,6 +14,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs import clients
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
+from hdfsstore.fs.calls import DEFAULT_TIMEOUT_S
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.fsspec_uris import fsspec_place
 from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
@@ -27,6 +28,7 @@ from hdfsstore.fs.storage_options import StorageOptions, parse_options
 from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place, scheme_of
 
 _LOCAL = {"local", "file"}
+_GOOGLE = {"gs", "gcs"}
 # What pyarrow says of a URI whose scheme it does not know.
 _UNKNOWN_TO_ARROW = "Unrecognized filesystem type"
 
@@ -154,7 +156,7 @@ def _open(location: StorageLocation) -> tuple[FileManager, str]:
     if scheme_of(uri) is None:
         return LocalFileManager(), _trimmed(uri)
     try:
-        return _of_pair(*FileSystem.from_uri(uri))
+        return _of_pair(*FileSystem.from_uri(_with_deadline(uri)))
     except (OSError, ValueError, pa.ArrowException) as error:
         why = scrubbed(str(error), uri)
     # Not in the handler: the error there has the whole URI in its text.
@@ -175,6 +177,13 @@ def _open(location: StorageLocation) -> tuple[FileManager, str]:
         remedy="Give a URI of file, hdfs, s3 or s3a, one that pyarrow.fs.FileSystem.from_uri knows (gs, abfs), "
         "one that an installed fsspec knows, or a pair (pyarrow.fs.FileSystem, path)",
     )
+
+
+def _with_deadline(uri: str) -> str:
+    """A URI whose client gives up in time: Google's tries again for 15 minutes unless it is told otherwise."""
+    if scheme_of(uri) not in _GOOGLE or "retry_limit_seconds=" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={DEFAULT_TIMEOUT_S:.0f}"
 
 
 def _bucket_of(uri: str) -> str:

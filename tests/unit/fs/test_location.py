@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
+from hdfsstore.fs.arrow_files import ArrowFileManager
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.local_files import LocalFileManager
@@ -124,6 +126,18 @@ def test_a_path_that_is_not_utf8_is_refused_with_a_way_round(tmp_path: Path) -> 
     files, path = resolve(tmp_path / "link")
     files.create(f"{path}/1.delta", [b"x"])
     assert [each.name for each in folder.iterdir()] == ["1.delta"]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"), [("", 120), ("?scheme=http", 120), ("?retry_limit_seconds=7", 7)], ids=str
+)
+def test_googles_client_gives_up_in_time(query: str, seconds: int) -> None:
+    """It waits for 15 minutes unless it is told otherwise, and no call of it can be interrupted."""
+    files, path = resolve(f"gs://anonymous@bucket/cp{query}")
+    assert isinstance(files, ArrowFileManager)
+    assert path == "bucket/cp"
+    (settings,) = files.filesystem.__reduce__()[1]
+    assert settings["retry_time_limit"] == timedelta(seconds=seconds)
 
 
 def test_options_are_refused_where_they_have_no_meaning(tmp_path: Path) -> None:
