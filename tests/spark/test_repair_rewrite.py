@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from hdfsstore import Checkpoint
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.verbs import fork, repartition, rewrite
-from tests.spark.support.repairs import Whole, Wholes, configured, placed, states
+from tests.spark.support.repairs import Whole, Wholes, configured, placed, read_alike, states
 from tests.support.rows import counted
 
 # Every operator and layout; `make test-all` tries them all.
@@ -67,10 +67,12 @@ def few(*names: str, without: tuple[str, ...] = ()) -> list[str]:
 
 
 def check(spark: SparkSession, whole: Whole, report: Plan, to: Path) -> None:
-    """Spark goes on at the new checkpoint, and ends where the unbroken run did."""
+    """Spark reads the new checkpoint as we do, goes on from it, and ends where the unbroken run did."""
     assert isinstance(report, Report)
     assert report.verified
     assert states(to) == states(whole.checkpoint, whole.middle)
+    with configured(spark, {**whole.confs, **report.session}):
+        read_alike(spark, to)
     outputs = whole.goes_on(spark, to, report.session)
     assert outputs == {batch_id: rows for batch_id, rows in whole.outputs.items() if batch_id > whole.middle}
     assert any(outputs.values()) or whole.name in SILENT

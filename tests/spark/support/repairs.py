@@ -13,13 +13,15 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from hdfsstore import Checkpoint
+from hdfsstore.checkpoint.parts import parts_of_operator
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import family_prefix
 from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from tests.data.generate import cases, rocksdb_cases, transform_cases  # noqa: F401 - they register their cases
 from tests.data.generate.case import CASES, Inputs, Query
+from tests.data.generate.truth import Read, by_place, to_arrow
 from tests.data.generate.write import stop_after
-from tests.support.rows import counted
+from tests.support.rows import comparable, counted
 
 Outputs = dict[int, Counter[str]]
 States = dict[tuple[int, str], Counter[str]]
@@ -144,6 +146,25 @@ def states(checkpoint: Path, batch_id: int | None = None) -> States:
                 for chunk in state.files(store, partition_id).stream(state.version, RecordChunk.copy):
                     found[where].update(map(repr, _raw(chunk)))
     return found
+
+
+def read_alike(spark: SparkSession, checkpoint: Path) -> None:
+    """Spark's `statestore` source and Checkpoint read the same rows of each store, state variable, timers and side."""
+    opened = Checkpoint(checkpoint)
+    for operator in opened.operators:
+        for part in parts_of_operator(operator):
+            read = Read(
+                operator.operator_id,
+                part.arguments.get("store_name", "default"),
+                opened.latest_batch_id,
+                join_side=part.arguments.get("join_side"),
+                state_variable=part.arguments.get("state_var"),
+                timers=part.arguments.get("read_registered_timers", False),
+            )
+            frame = read.frame(spark, checkpoint).drop("key_hash")
+            theirs = to_arrow(by_place(frame), frame.schema)
+            ours = opened.read_state(operator.operator_id, **part.arguments)
+            assert counted(comparable(ours)) == counted(comparable(theirs)), (operator.operator_id, part.name)
 
 
 def placed(checkpoint: Path) -> dict[tuple[int, str, int], Counter[str]]:
