@@ -14,7 +14,6 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs import clients
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
-from hdfsstore.fs.calls import DEFAULT_TIMEOUT_S
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.fsspec_uris import fsspec_place
 from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
@@ -29,6 +28,8 @@ from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place, sch
 
 _LOCAL = {"local", "file"}
 _GOOGLE = {"gs", "gcs"}
+# It waits longer and longer between its tries, and the last pause counts on top: two minutes in all.
+_GOOGLE_RETRY_S = 60
 # What pyarrow says of a URI whose scheme it does not know.
 _UNKNOWN_TO_ARROW = "Unrecognized filesystem type"
 
@@ -183,7 +184,7 @@ def _with_deadline(uri: str) -> str:
     """A URI whose client gives up in time: Google's tries again for 15 minutes unless it is told otherwise."""
     if scheme_of(uri) not in _GOOGLE or "retry_limit_seconds=" in uri:
         return uri
-    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={DEFAULT_TIMEOUT_S:.0f}"
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={_GOOGLE_RETRY_S}"
 
 
 def _bucket_of(uri: str) -> str:

@@ -128,9 +128,7 @@ def test_a_path_that_is_not_utf8_is_refused_with_a_way_round(tmp_path: Path) -> 
     assert [each.name for each in folder.iterdir()] == ["1.delta"]
 
 
-@pytest.mark.parametrize(
-    ("query", "seconds"), [("", 120), ("?scheme=http", 120), ("?retry_limit_seconds=7", 7)], ids=str
-)
+@pytest.mark.parametrize(("query", "seconds"), [("", 60), ("?scheme=http", 60), ("?retry_limit_seconds=7", 7)], ids=str)
 def test_googles_client_gives_up_in_time(query: str, seconds: int) -> None:
     """It waits for 15 minutes unless it is told otherwise, and no call of it can be interrupted."""
     files, path = resolve(f"gs://anonymous@bucket/cp{query}")
