@@ -111,7 +111,9 @@ def verify(
                 continue
             for store, by_partition in stores:
                 if confs.COMPRESSION_CODEC in state.conf and not store.column_families:
-                    missing = MissingFileError("the schema of this store is missing", store.schema_path)
+                    missing = MissingFileError(
+                        "the schema of this store is missing", store.schema_path, remedy="Restore the file"
+                    )
                     findings.add(missing, same)
                 rules = [] if logs else _rules(state, store, notes)
                 for partition_id, its in by_partition.items():

@@ -8,11 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from hdfsstore import Checkpoint
 from hdfsstore.repair.plan import Plan, Report
 from hdfsstore.repair.verbs import fork, repartition, rewrite
+from hdfsstore.repair.verify import verify
 from tests.spark.support.repairs import Whole, Wholes, configured, placed, read_alike, states
 from tests.support.rows import counted
 
@@ -128,6 +130,22 @@ def test_convert(spark: SparkSession, wholes: Wholes, tmp_path: Path, name: str)
     provider = "hdfs" if name.startswith("rocksdb_") else "rocksdb"
     report = rewrite(source, tmp_path / "new", provider=provider, partitions=3)
     check(spark, whole, report, tmp_path / "new")
+
+
+@pytest.mark.parametrize(("name", "sound"), [("aggregation", True), ("transform_structures", False)])
+def test_verify_calls_sound_what_spark_starts_from(
+    spark: SparkSession, wholes: Wholes, tmp_path: Path, name: str, sound: bool
+) -> None:
+    """Spark writes the metadata of an operator anew where its schema is not in it."""
+    whole = wholes[name]
+    source = whole.stopped(whole.middle, tmp_path / "source")
+    shutil.rmtree(source / "state/0/_metadata")
+    assert verify(source).sound == sound
+    if sound:
+        assert any(whole.goes_on(spark, source).values())
+    else:
+        with pytest.raises(StreamingQueryException, match="STDS_FAILED_TO_READ_OPERATOR_METADATA"):
+            whole.goes_on(spark, source)
 
 
 def variables(checkpoint: Path) -> dict[str, Counter[str]]:
