@@ -19,6 +19,19 @@ _OK, _DETACHED = 0, -2
 _VERSION = 0x00010008
 _REFERENCES = 32
 _HADOOP = "org/apache/hadoop"
+# The outcome is unknown, or another NameNode is asked next time. Hadoop keeps the class of a socket's exception when it
+# adds the addresses.
+_MAY_PASS = {
+    "ConnectException",
+    "ConnectTimeoutException",
+    "EOFException",
+    "NoRouteToHostException",
+    "RetriableException",
+    "SafeModeException",
+    "SocketException",
+    "SocketTimeoutException",
+    "StandbyException",
+}
 _PATH, _CONF, _OPTION = f"{_HADOOP}/fs/Path", f"{_HADOOP}/conf/Configuration", f"{_HADOOP}/fs/Options$Rename"
 _FILES = f"{_HADOOP}/fs/FileSystem"
 # What toString() of an exception begins with; RemoteException has the NameNode's exception in parentheses.
@@ -156,8 +169,7 @@ def error_of(said: str) -> Exception:
         return FileNotFoundError(message)
     if kind == "FileAlreadyExistsException":
         return FileExistsError(message)
-    may_pass = kind in ("ConnectException", "EOFException", "SafeModeException", "SocketTimeoutException")
-    return HdfsError(kind, message, may_pass=may_pass)
+    return HdfsError(kind, message, may_pass=kind in _MAY_PASS)
 
 
 def _created_vm() -> Any:

@@ -51,6 +51,14 @@ def test_an_error_of_hdfs_native_has_its_kind_and_no_stack_trace(
     ("text", "kind", "may_pass"),
     [
         ("java.net.ConnectException: Call From a to b failed", "ConnectException", True),
+        ("java.net.SocketException: Call From a to b:8020 failed on socket exception: reset", "SocketException", True),
+        ("org.apache.hadoop.net.ConnectTimeoutException: 20000 millis timeout", "ConnectTimeoutException", True),
+        ("java.net.NoRouteToHostException: No Route to Host from a to b:8020", "NoRouteToHostException", True),
+        (
+            "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.ipc.StandbyException): Operation category WRITE",
+            "StandbyException",
+            True,
+        ),
         ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException: The quota", "NSQuotaExceededException", False),
         ("org.apache.hadoop.ipc.RemoteException(java.io.IOException): Source /a\n\tat x", "IOException", False),
     ],
