@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -102,7 +103,9 @@ class _Java:
         self._jni(20, _pointer, _pointer)(None)
 
     def text(self, text: str) -> Any:
-        return self._checked(self._jni(167, _pointer, ctypes.c_char_p)(text.encode()))
+        # UTF-16: the UTF-8 of JNI is another one, without four bytes, and it ends at a zero.
+        units = text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass")
+        return self._checked(self._jni(163, _pointer, ctypes.c_char_p, ctypes.c_int)(units, len(units) // 2))
 
     def new(self, name: str, signature: str, *arguments: Any) -> Any:
         made = self._class(name)

@@ -6,6 +6,8 @@ What pyarrow and libhdfs do on their own accord, and what is done about it here:
     for whatever reason
     get_file_info says NotFound for any error             the file is opened then, which says why it fails
     delete of a missing file is an error                  the file is looked for
+    a name with a character above U+FFFF becomes          it is refused
+    another name, one with a zero ends there
     times are in seconds                                  as it is
     a forked child hangs                                  it gets a typed error
     stack traces of Java on stderr                        as it is: libhdfs writes them
@@ -14,6 +16,7 @@ What pyarrow and libhdfs do on their own accord, and what is done about it here:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +31,8 @@ from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+_NO_NAME = re.compile("[\0\ud800-\udfff\U00010000-\U0010ffff]")
 
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
@@ -78,6 +83,8 @@ class LibhdfsClient:
             return LibhdfsWritableFile(self._fs.open_output_stream(path, compression=None), path)
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        for path in (source, target):
+            _check_name(path)
         self._java.rename(source, target, overwrite=overwrite)
 
     def delete(self, path: str) -> None:
@@ -124,6 +131,7 @@ class LibhdfsWritableFile:
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
+    _check_name(path)
     try:
         yield
     except FileNotFoundError:
@@ -133,3 +141,13 @@ def _errors(path: str) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         # Hadoop's client has tried again itself, as its settings say.
         raise HdfsError("libhdfs", str(error).partition("\n")[0], may_pass=False) from None
+
+
+def _check_name(path: str) -> None:
+    found = _NO_NAME.search(path)
+    if found is not None:
+        raise StateStoreError(
+            f"libhdfs would take this name for another one: it has the character {found[0]!a}",
+            path,
+            remedy="Use hdfs-native (`client` of the storage options), or a name without characters above U+FFFF",
+        )
