@@ -31,8 +31,8 @@ def _connections(proxy: Proxy, breaking: Callable[[Proxy], AbstractContextManage
 
 
 @contextmanager
-def _answers(proxy: FaultProxy, kind: Kind, times: int) -> Iterator[None]:
-    proxy.plan(Fault(kind, times=times, keep=100))
+def _answers(proxy: FaultProxy, kind: Kind, times: int, keep: int = 100) -> Iterator[None]:
+    proxy.plan(Fault(kind, times=times, keep=keep))
     try:
         yield
     finally:
@@ -46,6 +46,8 @@ def of_minio(link: Proxy, answers: FaultProxy) -> dict[str, Outage]:
         "503 SlowDown": partial(_answers, answers, "answer", 1000),
         "answers after which connections are reset": partial(_answers, answers, "lose", 5),
         "answers cut in the middle": partial(_answers, answers, "cut", 5),
+        "answers cut in their headers": partial(_answers, answers, "cut head", 5),
+        "answers cut late in their headers": partial(_answers, answers, "cut head", 5, keep=300),
     }
 
 

@@ -110,6 +110,31 @@ def test_an_answer_that_is_cut_is_read_on(files: S3FileManager, proxy: FaultProx
     assert files.list_folder(folder) == []
 
 
+@pytest.mark.parametrize("keep", [0, 10, 17, *range(20, 700, 120)])
+def test_an_answer_that_is_cut_in_its_headers_is_none(
+    files: S3FileManager, proxy: FaultProxy, folder: str, keep: int
+) -> None:
+    def cut(method: str, part: str = "") -> Fault:
+        return proxy.plan(Fault("cut head", method, part, times=2, keep=keep))[0]
+
+    of_put = cut("PUT")
+    files.create(f"{folder}/a", [SMALL])
+    assert of_put.met == 2
+    for method in ("PUT", "HEAD"):
+        cut(method)
+        with pytest.raises(FileExistsError):
+            files.create(f"{folder}/a", [b"another's"])
+    cut("GET", "list-type")
+    assert [info.size for info in files.list_folder(folder)] == [len(SMALL)]
+    cut("GET", "max-keys=1")
+    assert files.file_infos([f"{folder}/a"])[0].size == len(SMALL)
+    cut("GET")
+    assert read(files, f"{folder}/a") == SMALL
+    cut("POST", "delete")
+    files.delete([f"{folder}/a"])
+    assert files.list_folder(folder) == []
+
+
 @pytest.mark.parametrize("known", [None, 20 * MB])
 def test_a_stream_that_is_cut_is_read_on(
     files: S3FileManager, proxy: FaultProxy, folder: str, known: int | None

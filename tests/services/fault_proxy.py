@@ -15,7 +15,7 @@ _AGENT = re.compile(rb"\r\nuser-agent: *([^\r]*)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
-Kind = Literal["answer", "reset", "lose", "cut", "trickle", "hang", "delay"]
+Kind = Literal["answer", "reset", "lose", "cut", "cut head", "trickle", "hang", "delay"]
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Fault:
             reset: the connection is reset before the server sees it;
             lose: the server has answered, and the connection is reset;
             cut: the client gets `keep` bytes of the answer's body, and the connection is closed;
+            cut head: the same, of the answer's status line and headers;
             trickle: the client gets the answer byte by byte, five in a second;
             hang: the server never sees it, and the client gets nothing until the proxy ends.
             delay: `before` is called, and then all goes on.
@@ -144,6 +145,10 @@ class FaultProxy:
                     if kind == "cut":
                         assert fault is not None
                         client.sendall(answer + content[: fault.keep])
+                        return None
+                    if kind == "cut head":
+                        assert fault is not None
+                        client.sendall(answer[: min(fault.keep, len(answer) - 1)])
                         return None
                     if kind == "trickle":
                         for at in range(len(answer)):

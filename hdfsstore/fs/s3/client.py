@@ -16,6 +16,7 @@ from botocore.session import Session
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
+from hdfsstore.fs.s3.whole_headers import require_whole_headers
 from hdfsstore.fs.secret import Secret
 
 
@@ -45,6 +46,7 @@ def make_client(settings: S3Settings) -> Any:
             f"botocore makes no client of these settings: {error}",
             remedy="Check the endpoint, the region and the profile",
         ) from error
+    require_whole_headers(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
     return client
@@ -157,6 +159,7 @@ def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
         ),
         **_keys(settings),
     )
+    require_whole_headers(asking)
     arguments: dict[str, Any] = {
         "RoleArn": role.arn,
         "RoleSessionName": role.session_name,
