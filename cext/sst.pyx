@@ -51,7 +51,7 @@ cdef enum:
     RANGE_DELETION = 15
 
     TRAILER = 5                 # bytes behind a block's contents
-    SLACK = 32                  # bytes behind a buffer that copies in steps of 16 may touch
+    SLACK = 128                 # bytes behind a buffer that copies of a fixed size may touch
     MAX_RECORD = 1 << 30        # bytes of a key and its value
 
 cdef str REMEDY = "The file is damaged: restore it, or read another version"

@@ -108,6 +108,8 @@ cdef inline uint64_t head_of(const uint8_t* key, int64_t size, int64_t at) noexc
     cdef int64_t i
     if size - at >= 8:
         return load_be64(key + at)
+    if size >= 8 and size > at:
+        return load_be64(key + size - 8) << (8 * (at + 8 - size))
     for i in range(at, at + 8):
         head = head << 8 | (key[i] if i < size else 0)
     return head

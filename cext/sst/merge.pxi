@@ -346,6 +346,8 @@ cdef class Merge:
                     return CHUNK_FULL if self.chunk.count else ROOM_NEEDED
                 if c.kind == VALUE and not has_room(&self.chunk, c.key_size + c.value_size):
                     return CHUNK_FULL if self.chunk.count else ROOM_NEEDED
+                if queue.has_last_head and queue.heads[queue.best] == queue.last_head:
+                    note_alike(queue)
                 queue.last_head = queue.heads[queue.best]
                 queue.has_last_head = True
                 if not self.begin_key(c):

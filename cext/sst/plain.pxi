@@ -1,5 +1,14 @@
 # The short way of a merge, which most rows take: values of keys that differ in their heads, in blocks that no bound
-# cuts. It keeps in registers what the long way keeps in the cursor.
+# cuts. Of an entry only the head is found at first. The entry is read when its turn comes, straight into the chunk.
+
+cdef enum:
+    SHORT = 64                  # bytes of a key or a value that are copied without a branch on the size
+    FRESH = 32                  # and of the fresh bytes of a key
+    COPIED = 128                # from an entry on, such copies touch less
+
+cdef struct Peeked:             # an entry
+    int64_t shared, fresh, value_size
+    uint64_t head
 
 
 cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* last) noexcept nogil:
@@ -9,132 +18,159 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
     and no operands wait for a value.
     """
     cdef Cursor* c
-    cdef bint any_taken = False, is_older
-    cdef uint64_t limit
-    while queue.has_last_head and queue.unplaced == 0 and not queue.is_stale:
+    cdef bint any_taken = False
+    cdef uint64_t limit, head
+    while queue.placed and queue.has_last_head and queue.unplaced == 0 and not queue.is_stale:
         limit = find_best(queue)
-        if queue.heads[queue.best] == limit:
+        head = queue.heads[queue.best]
+        if head == limit or head <= queue.last_head:
+            read_peeked(queue)
             break_ties(queue)
         c = queue.order[queue.best]
-        is_older = queue.heads[queue.best] == queue.last_head
-        if is_older:
-            if (
-                compare_keys(last.key, last.key_size, c.key, c.key_size) != 0
+        if c.is_peeked:
+            if not take_peeked(c, chunk, queue, limit, last):
+                break
+        else:
+            if head > queue.last_head:
+                if c.kind != VALUE or not has_room(chunk, c.key_size + c.value_size):
+                    break
+                last.key = append_key(chunk, c.key, c.key_size)
+                last.key_size = c.key_size
+                append_value(chunk, c.value, c.value_size)
+                queue.last_head = head
+            elif (
+                head < queue.last_head
+                or compare_keys(last.key, last.key_size, c.key, c.key_size) != 0
                 or c.sequence > last.sequence or (c.sequence == last.sequence and c.number == last.number)
             ):
                 break
-        elif queue.heads[queue.best] < queue.last_head or c.kind != VALUE or not has_room(
-            chunk, c.key_size + c.value_size
-        ):
-            break
+            last.sequence = c.sequence
+            last.number = c.number
+            peek_first(c, queue)
         any_taken = True
-        if not take_entries(c, chunk, queue, limit, last, is_older):
+        if not c.is_peeked:
             step_best(queue, bounds, last.key)
+    read_peeked(queue)
     return any_taken
 
 
-cdef inline bint take_entries(
-    Cursor* c, Chunk* chunk, Queue* queue, uint64_t limit, Taken* last, bint is_older
+cdef void read_peeked(Queue* queue) noexcept nogil:
+    """Reads the entries at hand of which only the heads are known. They are whole."""
+    cdef int i
+    for i in range(queue.placed):
+        if queue.order[i].is_peeked:
+            queue.order[i].is_peeked = False
+            next_entry(queue.order[i])
+
+
+cdef inline void peek_first(Cursor* c, Queue* queue) noexcept nogil:
+    """Lets the best cursor, whose entry is done, go on to the next one, if the short way can take that."""
+    cdef Peeked next
+    if c.is_plain and peek(
+        c.block + c.at, c.end - c.at, &c.key_buffer, c.key_size, queue.shared, queue.heads[queue.best], &next
+    ):
+        c.is_peeked = True
+        queue.heads[queue.best] = next.head
+
+
+cdef inline bint peek(
+    const uint8_t* p, int64_t left, const GrowableBuffer* key, int64_t key_size, int64_t shared, uint64_t head,
+    Peeked* next
 ) noexcept nogil:
-    """Takes the entry of the best cursor, for which there is room, and those behind it up to a head.
+    """Finds the sizes and the head of an entry. False: it is no value, or its key does not share what heads leave out.
 
     Args:
-        is_older: the first entry is left out: its key is that of the last one.
-
-    Returns:
-        whether the cursor stands at its next entry; otherwise it is still at the last one that was taken.
+        p, left: the entry, and the bytes to the end of the entries.
+        key, key_size, head: of the entry before it.
+        shared: bytes that heads leave out.
     """
-    cdef uint8_t* key_buffer = c.key_buffer.data
-    cdef const uint8_t* key = c.key
-    cdef const uint8_t* value = c.value
-    cdef const uint8_t* p
-    cdef uint8_t* out
-    cdef int64_t key_size = c.key_size, value_size = c.value_size, at = c.at, internal_size = c.internal_size
-    cdef int64_t filled = chunk.filled, count = chunk.count, shared = queue.shared, left, size, fresh, before = c.shared
-    cdef uint64_t head = queue.heads[queue.best], sequence = c.sequence, trailer
-    cdef bint is_next = False, goes_on = True
-    while goes_on:
-        if is_older:
-            is_older = False
-        else:
-            out = chunk.data + filled
-            chunk.keys[2 * count] = <int32_t> filled
-            chunk.keys[2 * count + 1] = <int32_t> key_size
-            chunk.values[2 * count] = <int32_t> (filled + key_size)
-            chunk.values[2 * count + 1] = <int32_t> value_size
-            copy_bytes(out, key, key_size)
-            copy_bytes(out + key_size, value, value_size)
-            filled += key_size + value_size
-            count += 1
-            queue.last_head = head
-            last.key = out
-            last.key_size = key_size
-        last.sequence = sequence
-
-        is_next = False
-        p = c.block + at
-        left = c.end - at
-        if not c.is_plain or left < 3 or (p[0] | p[1] | p[2]) >= 0x80:
-            break
-        before, fresh = p[0], p[1]
-        size = before + fresh - 8
-        if (
-            before > key_size or fresh < 8 or size < shared or fresh + p[2] > left - 3
-            or before + fresh + SLACK > c.key_buffer.capacity
-        ):
-            break
-        trailer = load_le64(p + fresh - 5)
-        if trailer & 0xFF != VALUE:
-            break
-        if before < shared and memcmp(p + 3, key_buffer + before, shared - before) != 0:
-            break
-        head = next_head(head, p + 3, before - shared, size - shared)
-        # The size of what is fresh varies: most of it is copied without a branch on the size.
-        if fresh <= 32 and c.readable - at >= 3 + 32:
-            memcpy(key_buffer + before, p + 3, 16)
-            memcpy(key_buffer + before + 16, p + 19, 16)
-        else:
-            copy_bytes(key_buffer + before, p + 3, fresh)
-        at += 3 + fresh + p[2]
-        internal_size = before + fresh
-        key = key_buffer
-        key_size = size
-        value = p + 3 + fresh
-        value_size = p[2]
-        sequence = trailer >> 8
-        is_next = True
-        goes_on = (
-            queue.last_head < head < limit and count < chunk.max_count
-            and filled + key_size + value_size <= chunk.capacity
-        )
-    last.number = c.number
-    chunk.filled = filled
-    chunk.count = count
-    queue.heads[queue.best] = head
-    c.at = at
-    c.internal_size = internal_size
-    c.key = key
-    c.key_size = key_size
-    c.shared = before
-    c.value = value
-    c.value_size = value_size
-    c.sequence = sequence
-    if is_next:
-        c.kind = VALUE
-    return is_next
+    cdef int64_t size
+    if left < 3 or (p[0] | p[1] | p[2]) >= 0x80:
+        return False
+    next.shared, next.fresh, next.value_size = p[0], p[1], p[2]
+    size = next.shared + next.fresh - 8
+    if (
+        next.shared > key_size or next.fresh < 8 or size < shared or next.fresh + next.value_size > left - 3
+        or size + 8 + SLACK > key.capacity or p[next.fresh - 5] != VALUE
+    ):
+        return False
+    if next.shared < shared and memcmp(p + 3, key.data + next.shared, shared - next.shared) != 0:
+        return False
+    next.head = head_behind(head, p + 3, next.shared - shared, size - shared)
+    return True
 
 
-cdef inline uint64_t next_head(uint64_t head, const uint8_t* fresh, int64_t before, int64_t size) noexcept nogil:
-    """The head of the key behind that of a head, from its fresh bytes.
+cdef inline uint64_t head_behind(uint64_t head, const uint8_t* fresh, int64_t before, int64_t size) noexcept nogil:
+    """The head of a key by that of the key before it.
 
     Args:
-        before, size: where its fresh bytes begin, and where it ends, counted from the first byte of heads.
+        fresh: its fresh bytes, with the 8 bytes behind the key.
+        before, size: where they begin, and where the key ends, counted from the first byte of heads.
     """
     cdef uint64_t mask
-    if before < 0:
-        return head_of(fresh, size - before, -before)
-    if before >= 8:
-        return head
-    mask = UINT64_MAX >> (8 * before)
-    head = (head & ~mask) | (load_be64(fresh) >> (8 * before))
+    if before <= 0:
+        head = load_be64(fresh - before)
+    elif before < 8:
+        mask = UINT64_MAX >> (8 * before)
+        head = (head & ~mask) | (load_be64(fresh) >> (8 * before))
     return head if size >= 8 else head & ~(UINT64_MAX >> (8 * size))
+
+
+cdef inline bint take_peeked(Cursor* c, Chunk* chunk, Queue* queue, uint64_t limit, Taken* last) noexcept nogil:
+    """Takes the peeked entry of the best cursor, and those behind it up to a head.
+
+    Returns:
+        False: there is no room for the first one.
+    """
+    cdef uint8_t* key_buffer = c.key_buffer.data
+    cdef const uint8_t* p = c.block + c.at
+    cdef const uint8_t* end = c.block + c.end
+    cdef const uint8_t* copy_end = c.block + c.readable - COPIED
+    cdef uint8_t* out = chunk.data + chunk.filled
+    cdef uint8_t* out_end = chunk.data + chunk.capacity
+    cdef int64_t count = chunk.count, key_size = 0
+    cdef uint64_t head = 0
+    cdef Peeked next
+    next.shared, next.fresh, next.value_size, next.head = p[0], p[1], p[2], queue.heads[queue.best]
+    if not has_room(chunk, next.shared + next.fresh - 8 + next.value_size):
+        return False
+    while True:
+        key_size = next.shared + next.fresh - 8
+        head = next.head
+        chunk.keys[2 * count] = <int32_t> (out - chunk.data)
+        chunk.keys[2 * count + 1] = <int32_t> key_size
+        chunk.values[2 * count] = <int32_t> (out + key_size - chunk.data)
+        chunk.values[2 * count + 1] = <int32_t> next.value_size
+        count += 1
+        last.key = out
+        p += 3
+        if p <= copy_end and next.fresh <= FRESH and key_size <= SHORT and next.value_size <= SHORT:
+            # The shared bytes come from the key before. What was just written could not be read again at once.
+            memcpy(out, key_buffer, SHORT)
+            memcpy(out + next.shared, p, FRESH)
+            memcpy(key_buffer + next.shared, p, FRESH)
+            memcpy(out + key_size, p + next.fresh, SHORT)
+        else:
+            copy_bytes(key_buffer + next.shared, p, next.fresh)
+            copy_bytes(out, key_buffer, key_size)
+            copy_bytes(out + key_size, p + next.fresh, next.value_size)
+        out += key_size + next.value_size
+        p += next.fresh
+        last.sequence = load_le64(p - 8) >> 8
+        p += next.value_size
+        c.is_peeked = peek(p, end - p, &c.key_buffer, key_size, queue.shared, head, &next)
+        if (
+            not c.is_peeked or not head < next.head < limit or count == chunk.max_count
+            or next.shared + next.fresh - 8 + next.value_size > out_end - out
+        ):
+            break
+    last.key_size = key_size
+    last.number = c.number
+    queue.last_head = head
+    if c.is_peeked:
+        queue.heads[queue.best] = next.head
+    chunk.filled = out - chunk.data
+    chunk.count = count
+    c.at = p - c.block
+    c.internal_size = key_size + 8
+    return True

@@ -5,6 +5,7 @@
 
 cdef enum:
     RECORDS_AHEAD = 16          # of an overlay: their keys share what heads leave out
+    MOST_ALIKE = 16             # keys that differ behind their heads only, before heads are made anew
 
 cdef struct Queue:
     Cursor** order              # those with an entry, in any order; then those that wait for bytes
@@ -15,6 +16,7 @@ cdef struct Queue:
     bint is_stale               # heads are to be made anew
     uint64_t last_head          # of the last key that was taken
     bint has_last_head
+    int num_alike
 
 
 cdef Step place(Queue* queue, const Bounds* bounds) noexcept nogil:
@@ -36,6 +38,14 @@ cdef Step place(Queue* queue, const Bounds* bounds) noexcept nogil:
     if queue.is_stale:
         make_heads(queue)
     return AT_ENTRY
+
+
+cdef inline void note_alike(Queue* queue) noexcept nogil:
+    """Two keys that follow each other have the same head: by now keys may share more."""
+    queue.num_alike += 1
+    if queue.num_alike == MOST_ALIKE:
+        queue.num_alike = 0
+        queue.is_stale = True
 
 
 cdef void make_heads(Queue* queue) noexcept nogil:

@@ -183,8 +183,9 @@ def test_overlays_of_many_records_are_sorted_whatever_their_keys_share(keys: lis
         lambda i: b"%d" % i + b"\0" * (i % 12),
         lambda i: b"x" * (i % 120) + b"%d" % (i % 97),
         lambda i: b"%d, and more bytes than a head has" % (i // 3) + b"%d" % (i % 3),
+        lambda i: b"%c\0\0\0\0\0\0\0user-%d" % (len(str(i)), i),
     ],
-    ids=["a common start", "numbers", "zeros at the end", "of many sizes", "differ at the end"],
+    ids=["a common start", "numbers", "zeros at the end", "of many sizes", "differ at the end", "their sizes first"],
 )
 @pytest.mark.parametrize(("chunk_bytes", "per_block"), [(1, 100), (20_000, 7)])
 def test_many_rows_of_several_files_and_an_overlay(
