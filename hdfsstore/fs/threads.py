@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 # So many threads wait for work. Those beyond end after their call.
 _MOST_IDLE = 16
+# A signal that arrives just before a wait does not end it, so waits are short.
+_INTERRUPTIBLE_S = 1.0
 
 
 class Job(Generic[T]):
@@ -80,6 +82,21 @@ class Job(Generic[T]):
             self._ended.set()
         if self._at_end is not None:
             self._at_end()
+
+
+def beside(work: Callable[[], T], here: Callable[[], object]) -> T:
+    """Makes a call on a thread and another one here, and returns the result of the first one when both have ended.
+
+    Raises what `here` raises, otherwise what `work` raises.
+    """
+    job = Job(work)
+    job.start()
+    try:
+        here()
+    finally:
+        while not job.wait(_INTERRUPTIBLE_S):
+            pass
+    return job.result()
 
 
 class _Thread:

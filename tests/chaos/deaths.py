@@ -66,10 +66,10 @@ class MortalLog(DriverLog):
         self._step = next((watch for path, watch in watched.items() if self._checkpoint == path), lambda *_: None)
         self._batch_id = -1
 
-    def begin(self, batch_id: int) -> Start:
+    def begin(self, batch_id: int, *args: Any, **kwargs: Any) -> Start:
         self._batch_id = batch_id
         self._step("before our offsets", batch_id)
-        start = super().begin(batch_id)
+        start = super().begin(batch_id, *args, **kwargs)
         if not start.already_done:
             self._step("after our offsets", batch_id)
         return start

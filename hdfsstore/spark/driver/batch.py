@@ -1,7 +1,7 @@
 """Runs a batch on the driver: foreachBatch calls BatchRunner.
 
-begin in the log -> plan -> the user's sink -> what the sink left out, in a job of our own -> commit in the log.
-docs/stateful-protocol.md has the argument why nothing is lost or done twice.
+begin in the log, and plan meanwhile -> the user's sink -> what the sink left out, in a job of our own -> commit in the
+log. docs/stateful-protocol.md has the argument why nothing is lost or done twice.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hdfsstore.spark.driver.reports import Reports
 from hdfsstore.spark.driver.timeout_source import TimeoutSource
 from hdfsstore.spark.metrics import ProgressLog
 from hdfsstore.spark.querylog.driver_log import DriverLog
+from hdfsstore.spark.querylog.log_entries import Start
 from hdfsstore.spark.sinks.formats import Sink
 from hdfsstore.spark.spec import BatchSpec
 
@@ -42,6 +43,23 @@ class BatchRecords:
     reports: Reports
     progress: ProgressLog
     timeout_source: TimeoutSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A batch that may run.
+
+    Attributes:
+        batch: what the tasks are told about it.
+        output: of the user's function, not evaluated yet.
+        before: the shapes of the batches before.
+        expected: what this one is expected to be like.
+    """
+
+    batch: BatchSpec
+    output: DataFrame
+    before: BatchShapes
+    expected: BatchShapes
 
 
 class BatchRunner:
@@ -69,19 +87,17 @@ class BatchRunner:
         records = self._records
         begun = time.perf_counter()
         self._planner.storage.location()  # the keys of the last batch may have ended since
-        start = records.log.begin(batch_id)
+        planned: list[_Planned] = []
+        start = records.log.begin(batch_id, lambda start: planned.append(self._plan(rows, start)))
         if start.already_done:
             log.info("batch %d was committed before: its sink had finished, and nothing is run", batch_id)
             if self._planner.input.must_be_read:
                 rows.write.format("noop").mode("overwrite").save()
             return
-        before = BatchShapes.parse(start.shapes)
-        # A batch that began before and did not end is planned for the worst case. Perhaps the expectation was wrong.
-        expected = BatchShapes() if start.is_repeated else before
-        batch = self._planner.spec(rows, start, expected)
+        batch, before = planned[-1].batch, planned[-1].before
         records.reports.clear()
         logged = time.perf_counter()
-        self._run(rows, batch, expected)
+        self._run(rows, planned[-1])
         ran = time.perf_counter()
         reports = records.reports.chosen(batch_id)
         timeouts = [report.next_timeout_ms for report in reports.values() if report.next_timeout_ms is not None]
@@ -98,11 +114,19 @@ class BatchRunner:
         )
         records.reports.clear()  # PySpark keeps the content of an accumulator for ever
 
-    def _run(self, rows: DataFrame, batch: BatchSpec, expected: BatchShapes) -> None:
+    def _plan(self, rows: DataFrame, start: Start) -> _Planned:
+        before = BatchShapes.parse(start.shapes)
+        # A batch that began before and did not end is planned for the worst case. Perhaps the expectation was wrong.
+        expected = BatchShapes() if start.is_repeated else before
+        batch = self._planner.spec(rows, start, expected)
+        output = self._planner.plan(rows, batch, self._records.reports.accumulator)
+        return _Planned(batch, output, before, expected)
+
+    def _run(self, rows: DataFrame, planned: _Planned) -> None:
         """Gives the output to the sink, and runs the partitions that the sink has not read."""
-        reports, num_partitions = self._records.reports, self._planner.query.num_partitions
-        with self._arrow_limit.lifted(rows.sparkSession, expected.row_bytes):
-            self._sink(self._planner.plan(rows, batch, reports.accumulator), batch.batch_id)
+        reports, num_partitions, batch = self._records.reports, self._planner.query.num_partitions, planned.batch
+        with self._arrow_limit.lifted(rows.sparkSession, planned.expected.row_bytes):
+            self._sink(planned.output, batch.batch_id)
         missing = reports.missing(batch.batch_id, num_partitions)
         if missing:
             why = "the sink has not read them" if batch.has_markers else "without rows, or not read by the sink"

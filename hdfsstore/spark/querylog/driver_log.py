@@ -48,7 +48,8 @@ If our entries from N on do not belong to the batch N that Spark runs, the user 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hdfsstore.checkpoint.commit_log import CommitLog, encode_commit_log, read_commit_log
@@ -63,6 +64,7 @@ from hdfsstore.errors import (
 )
 from hdfsstore.fs.location import Location, resolve
 from hdfsstore.fs.publish import abort_unfinished, remove, remove_leftovers
+from hdfsstore.fs.threads import beside
 from hdfsstore.spark.querylog.log_entries import (
     FOLDER,
     NEXT_TIMEOUT,
@@ -117,8 +119,12 @@ class DriverLog:
         self._purged = False
         self._purging = Retries(log, f"{self._root}: old entries of the log are left", conf.maintenance_interval)
 
-    def begin(self, batch_id: int) -> Start:
+    def begin(self, batch_id: int, meanwhile: Callable[[Start], object] = bool) -> Start:
         """Does step 1 of a batch, after Spark has written its entry of offsets. Returns what the batch starts from.
+
+        Args:
+            meanwhile: prepares the batch, and is called with what the batch starts from. It changes nothing that others
+                see, because it may be called before the entry is written, and again if another driver was quicker.
 
         Raises:
             MissingFileError: Spark's entry, or our entry of the batch before, does not exist.
@@ -135,25 +141,18 @@ class DriverLog:
                 path,
                 remedy="Turn the option asyncProgressTrackingEnabled off: a query with state needs the log",
             )
-        goes_on = self._goes_on(batch_id, entry)
-        if not goes_on and is_done(self._fs, self._root, batch_id, entry):
+        start = self._go_on(batch_id, entry, meanwhile)
+        if start is not None:
+            return start
+        if is_done(self._fs, self._root, batch_id, entry):
             return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms)
         before = self._finished_before(batch_id) if batch_id else None
-        is_repeated = False
-        if not goes_on:
-            copy_metadata(self._fs, self._checkpoint, self._root)
-            is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
+        copy_metadata(self._fs, self._checkpoint, self._root)
+        is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
+        start = self._start(batch_id, entry, before, is_repeated=is_repeated)
+        meanwhile(start)
         self._begun = batch_id, entry, before
-        return Start(
-            batch_id,
-            False,
-            self._base_ids(before),
-            *entry.times,
-            (before.entry if before else entry).parsed.watermark_ms,
-            before.commit.hdfsstore_fields.get(NEXT_TIMEOUT) if before else None,
-            is_repeated,
-            before.commit.hdfsstore_fields.get(SHAPES) if before else None,
-        )
+        return start
 
     def finish(
         self,
@@ -198,15 +197,31 @@ class DriverLog:
                 return Finished(batch_id, *entry.times, commit.hdfsstore_fields.get(NEXT_TIMEOUT))
         return None
 
-    def _goes_on(self, batch_id: int, entry: Entry) -> bool:
-        """Does step 1 for the batch after the one that this driver has finished. False: begin must look at the log."""
-        if self._finished is None or self._finished.batch_id != batch_id - 1:
-            return False
+    def _go_on(self, batch_id: int, entry: Entry, meanwhile: Callable[[Start], object]) -> Start | None:
+        """Does step 1 for the batch after the one that this driver has finished. None: begin must look at the log."""
+        before = self._finished
+        if before is None or before.batch_id != batch_id - 1:
+            return None
+        start = self._start(batch_id, entry, before)
+        content = copied(entry, self._settings).content
         try:
-            self._offsets.add(batch_id, copied(entry, self._settings).content)
+            beside(partial(self._offsets.add, batch_id, content), partial(meanwhile, start))
         except BatchAlreadyLoggedError:
-            return False
-        return True
+            return None
+        self._begun = batch_id, entry, before
+        return start
+
+    def _start(self, batch_id: int, entry: Entry, before: LoggedBatch | None, *, is_repeated: bool = False) -> Start:
+        return Start(
+            batch_id,
+            False,
+            self._base_ids(before),
+            *entry.times,
+            (before.entry if before else entry).parsed.watermark_ms,
+            before.commit.hdfsstore_fields.get(NEXT_TIMEOUT) if before else None,
+            is_repeated,
+            before.commit.hdfsstore_fields.get(SHAPES) if before else None,
+        )
 
     def _finished_before(self, batch_id: int) -> LoggedBatch:
         """The batch before, after a check that Spark ran the same one."""

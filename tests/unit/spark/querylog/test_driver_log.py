@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hdfsstore import (
 )
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.conf import COMPRESSION_CODEC, PROVIDER, ROCKSDB_PROVIDER
+from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.fs.location import resolve
 from hdfsstore.spark.querylog import driver_log
 from hdfsstore.spark.querylog.driver_log import DriverLog
@@ -205,6 +207,54 @@ def test_of_two_drivers_one_loses(spark: Spark, first_wins: bool) -> None:
         loser.finish(1, reports(starts[0], "loser"))
     spark.offsets(2)
     assert winner.begin(2).base_ids == ("winner1",) * 2
+
+
+def test_a_batch_is_prepared_while_its_entry_is_written(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = spark.log()
+    run(spark, log, 0)
+    spark.offsets(1)
+    prepared, add = threading.Event(), MetadataLog.add
+
+    def add_when_prepared(self: MetadataLog[Any], batch_id: int, content: bytes) -> None:
+        assert prepared.wait(60)
+        add(self, batch_id, content)
+
+    monkeypatch.setattr(MetadataLog, "add", add_when_prepared)
+    starts: list[Start] = []
+
+    def prepare(start: Start) -> None:
+        starts.append(start)
+        assert spark.ours("offsets") == ["0"]
+        prepared.set()
+
+    assert [log.begin(1, prepare)] == starts
+    assert spark.ours("offsets") == ["0", "1"]
+
+
+def test_a_batch_whose_preparation_fails_has_begun(spark: Spark) -> None:
+    """Its error is not lost, and the next attempt knows that the batch has begun."""
+    log = spark.log()
+    run(spark, log, 0)
+    spark.offsets(1)
+    with pytest.raises(ZeroDivisionError):
+        log.begin(1, lambda start: start.batch_id / 0)
+    assert spark.ours("offsets") == ["0", "1"]
+    with pytest.raises(ValueError, match="batch 1 was not begun"):
+        log.finish(1, {})
+    assert log.begin(1).is_repeated
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_batch_is_prepared_again_if_another_driver_was_quicker(spark: Spark, is_done: bool) -> None:
+    log, other = spark.log(), spark.log()
+    run(spark, log, 0)
+    spark.offsets(1)
+    start = other.begin(1)
+    if is_done:
+        other.finish(1, reports(start))
+    starts: list[Start] = []
+    assert log.begin(1, starts.append).already_done == is_done
+    assert [each.is_repeated for each in starts] == ([False] if is_done else [False, True])
 
 
 def test_a_driver_that_comes_late_leaves_the_other_s_entries(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
