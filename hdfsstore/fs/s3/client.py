@@ -6,6 +6,8 @@ child, which makes a new client, shares neither connections nor locks with its p
 
 from __future__ import annotations
 
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from botocore import UNSIGNED
@@ -13,6 +15,7 @@ from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, IncompleteReadError
 from botocore.session import Session
+from botocore.utils import parse_timestamp
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
@@ -85,6 +88,7 @@ def _check_length(http_response: Any, model: Any, **_: object) -> None:
 
 def _session(settings: S3Settings) -> Any:
     session = Session(profile=settings.profile)
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
     if settings.credentials_file:
         session.set_config_variable("credentials_file", settings.credentials_file)
     if settings.credential_sources:
@@ -92,6 +96,17 @@ def _session(settings: S3Settings) -> Any:
         there = {provider.METHOD: provider for provider in resolver.providers}
         resolver.providers = [there[source] for source in settings.credential_sources if source in there]
     return session
+
+
+def timestamp(value: Any) -> datetime:
+    """A time of an answer. botocore's own parser, which takes any format, takes most of the time of a long list."""
+    try:
+        found = datetime.fromisoformat(value) if value[:1].isdigit() else parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.tzinfo is None:
+        found = parse_timestamp(value)
+    return found
 
 
 def _keys(settings: S3Settings) -> dict[str, str | None]:
