@@ -64,6 +64,7 @@ cdef enum Fault:
     HASHED_BLOCK
     BAD_ENTRY
     BAD_HANDLE
+    BAD_INDEX
     BAD_KEY
     BAD_KIND
     BAD_ORDER
@@ -78,6 +79,7 @@ cdef dict PROBLEMS = {
     BAD_BLOCK: "this block contradicts itself",
     BAD_ENTRY: "an entry of this block contradicts itself",
     BAD_HANDLE: "an entry of the index names a block that the file does not have",
+    BAD_INDEX: "the index is not in order, or its keys are not those of its blocks",
     BAD_KEY: "a key of this block has no sequence number",
     BAD_ORDER: "the keys of this block are not in order",
     TOO_MUCH: "this block declares more bytes than the file has by its properties",

@@ -45,7 +45,10 @@ cdef struct Cursor:
     int64_t index_at, index_end
     GrowableBuffer index_key
     int64_t index_key_size
+    GrowableBuffer before_key   # the user key of the entry of the index before this one: no block has an earlier one
+    int64_t before_size
     uint64_t handle_offset, handle_size
+    uint64_t handle_end         # where the next block may begin
     bint has_handle             # it is the next block's
     bint is_last                # keys of the file behind the next block are behind the end bound
     bint ended                  # and so are all that follow, or there are none
@@ -70,6 +73,11 @@ cdef void cursor_free(Cursor* c) noexcept nogil:
     buffer_free(&c.plain)
     buffer_free(&c.key_buffer)
     buffer_free(&c.index_key)
+    buffer_free(&c.before_key)
+
+
+cdef inline int64_t index_user_size(const Cursor* c) noexcept nogil:
+    return c.index_key_size if c.user_keys else c.index_key_size - 8
 
 
 cdef inline Step failed(Cursor* c, Fault fault) noexcept nogil:
@@ -99,6 +107,11 @@ cdef Step advance(Cursor* c, const Bounds* bounds) noexcept nogil:
                 return AT_END
             return AT_ENTRY
         if not c.has_handle:
+            # plain.pxi does not keep c.key.
+            if c.internal_size and compare_keys(
+                c.key_buffer.data, c.internal_size - 8, c.index_key.data, index_user_size(c)
+            ) > 0:
+                return failed(c, BAD_INDEX)
             # The last key of an index may be far behind its block, and the next file before the bound.
             if c.ended or (c.is_last and c.index_at < c.index_end):
                 return AT_END
@@ -161,9 +174,11 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     cdef int64_t left = entry.value_size, user_size
     if step == 0 or entry.shared > c.index_key_size:
         return failed_in_index(c, BAD_ENTRY)
+    c.before_size = max(index_user_size(c), 0)
     c.index_key_size = entry.shared + entry.fresh
-    if not buffer_need(&c.index_key, c.index_key_size + SLACK):
+    if not buffer_need(&c.index_key, c.index_key_size + SLACK) or not buffer_need(&c.before_key, c.before_size + 1):
         return failed(c, NO_MEMORY)
+    copy_bytes(c.before_key.data, c.index_key.data, c.before_size)
     copy_bytes(c.index_key.data + entry.shared, entry.bytes, entry.fresh)
     c.index_at += step + entry.fresh + entry.value_size
     if c.delta_values:
@@ -191,11 +206,14 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
         return failed_in_index(c, BAD_HANDLE)
     if size > INT32_MAX - SLACK:
         return failed_in_index(c, TOO_LARGE)
-    c.handle_offset = offset
-    c.handle_size = size
-    user_size = c.index_key_size if c.user_keys else c.index_key_size - 8
+    user_size = index_user_size(c)
     if user_size < 0:
         return failed_in_index(c, BAD_KEY)
+    if offset < c.handle_end or compare_keys(c.before_key.data, c.before_size, c.index_key.data, user_size) > 0:
+        return failed_in_index(c, BAD_INDEX)
+    c.handle_offset = offset
+    c.handle_size = size
+    c.handle_end = offset + size + TRAILER
     if c.seeking and compare_keys(c.index_key.data, user_size, bounds.first, bounds.first_size) < 0:
         return AT_ENTRY
     c.is_last = bounds.end != NULL and compare_keys(c.index_key.data, user_size, bounds.end, bounds.end_size) >= 0
@@ -239,6 +257,7 @@ cdef Step next_block(Cursor* c, const Bounds* bounds) noexcept nogil:
 cdef Step begin_block(
     Cursor* c, const Bounds* bounds, const uint8_t* block, int64_t size, int64_t readable
 ) noexcept nogil:
+    cdef Entry entry
     c.has_handle = False
     c.is_plain = not (c.seeking or c.ingested or (bounds.end != NULL and c.is_last))
     c.block = block
@@ -248,6 +267,12 @@ cdef Step begin_block(
     c.internal_size = 0
     if c.end < 0:
         return failed(c, HASHED_BLOCK if c.end == HAS_HASHES else BAD_BLOCK)
+    # What does not fit in the first entry is told when it is read.
+    if (
+        entry_sizes(block, c.end, True, &entry) and entry.fresh >= 8
+        and compare_keys(entry.bytes, entry.fresh - 8, c.before_key.data, c.before_size) < 0
+    ):
+        return failed(c, BAD_INDEX)
     return AT_ENTRY
 
 

@@ -45,7 +45,9 @@ cdef inline int64_t entries_end(const uint8_t* block, int64_t size) noexcept nog
     restarts = load_le32(block + size - 4)
     if restarts >> 31:
         return HAS_HASHES
-    return size - 4 - 4 * restarts if restarts <= (size - 4) // 4 else CONTRADICTS
+    if restarts > (size - 4) // 4 or (restarts == 0 and size > 4):
+        return CONTRADICTS
+    return size - 4 - 4 * restarts
 
 
 cdef enum:

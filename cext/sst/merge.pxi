@@ -241,8 +241,8 @@ cdef class Merge:
         c.index_at = 0
         c.index_offset = c.block_offset = table.index_offset
         c.index_end = entries_end(p, size)
-        c.index_key_size = 0
-        c.handle_offset = c.handle_size = 0
+        c.index_key_size = c.before_size = c.internal_size = 0
+        c.handle_offset = c.handle_size = c.handle_end = 0
         c.window_size = c.window_start = 0
         c.at = c.end = 0
         c.is_last = c.has_handle = False

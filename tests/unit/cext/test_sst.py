@@ -443,6 +443,59 @@ def test_an_index_that_names_a_block_again_and_again() -> None:
         merged(file.finish(block_of([(b"a", handle)] * 100)))
 
 
+def indexed(index: Sequence[tuple[bytes, int]], *blocks: Sequence[bytes]) -> bytes:
+    """A file of blocks of keys, and an index of a key and the number of a block each."""
+    file = File()
+    handles = [file.add(block_of([(internal(key), b"v") for key in keys])) for keys in blocks]
+    return file.finish(block_of([(key, handles[at]) for key, at in index]))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [(b"z", 0), (b"d", 1), (b"f", 2)],
+        [(b"b", 0), (b"f", 2), (b"d", 1)],
+        [(b"b", 0), (b"d", 2), (b"f", 1)],
+        [(b"a", 0), (b"d", 1), (b"f", 2)],
+        [(b"b", 0), (b"d", 1), (b"e", 2)],
+        [(b"cc", 0), (b"d", 1), (b"f", 2)],
+    ],
+    ids=[
+        "keys go down",
+        "entries change places",
+        "blocks go back",
+        "a key behind",
+        "the last key behind",
+        "a key before",
+    ],
+)
+def test_an_index_whose_keys_are_not_those_of_its_blocks(index: list[tuple[bytes, int]]) -> None:
+    """Otherwise a look-up of a key would not find what a read of all finds."""
+    blocks = ([b"a", b"b"], [b"c", b"d"], [b"e", b"f"])
+    assert len(merged(indexed([(b"bb", 0), (b"d", 1), (b"g", 2)], *blocks))) == 6
+    with pytest.raises(CorruptFileError, match="index is not in order") as caught:
+        merged(indexed(index, *blocks))
+    assert (caught.value.path, caught.value.remedy is not None) == (PATH, True)
+
+
+def test_blocks_without_entries_that_an_index_names_again_and_again() -> None:
+    """Otherwise a file of 100 KB would keep a processor busy for hours: it has nothing that could be out of order."""
+    restarts = (2 << 20) // 4
+    plain = bytes(4 * restarts) + restarts.to_bytes(4, "little")
+    file = File()
+    handle = file.add(varint(len(plain)) + pa.compress(plain, "lz4_raw", asbytes=True), 4)
+    with pytest.raises(CorruptFileError, match="index is not in order"):
+        merged(file.finish(block_of([(b"%08d" % i, handle) for i in range(5000)])))
+
+
+def test_entries_without_a_restart_point() -> None:
+    """RocksDB takes such a block for an empty one."""
+    file = File()
+    handle = file.add(closed(b"\0\x09\1" + internal(b"a") + b"v", []))
+    with pytest.raises(CorruptFileError, match="contradicts itself"):
+        merged(file.finish(block_of([(b"a", handle)])))
+
+
 def test_operands_are_refused_before_they_fill_the_memory() -> None:
     taken = 0
 
