@@ -19,6 +19,7 @@ import json
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -91,13 +92,14 @@ def decode(content: bytes, path: str) -> Archive:
     """Reads a zip file.
 
     Raises:
-        CorruptFileError: it is damaged, or its files take more than 1 GiB once they are decompressed.
+        CorruptFileError: it is damaged, has a file twice, or its files take more than 1 GiB once they are decompressed.
         UnsupportedVersionError: its metadata is in another version.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as source:
-            _check_sizes(source.infolist(), path)
-            files = {name: source.read(name) for name in source.namelist()}
+            entries = source.infolist()
+            _check_entries(entries, path)
+            files = {entry.filename: _content(source, entry) for entry in entries}
     except (zipfile.BadZipFile, zlib.error, EOFError, OverflowError, RuntimeError, ValueError) as error:
         raise CorruptFileError(f"it is not a zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
     metadata = files.pop(_METADATA, b"").decode("utf-8", "replace")
@@ -113,6 +115,7 @@ def decode(content: bytes, path: str) -> Archive:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
     _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)
+    _check_once((sst.local for sst in ssts), "names", path)
     return Archive(files, ssts, None if num_keys < 0 else num_keys, families)
 
 
@@ -132,8 +135,14 @@ def refuse_families(names: Iterable[str], path: str) -> None:
         )
 
 
-def _check_sizes(entries: Iterable[zipfile.ZipInfo], path: str) -> None:
-    entries = list(entries)
+def _content(source: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with source.open(entry) as content:
+        # With a size: read() alone takes memory for all that there is, whatever the entry declares.
+        return content.read(entry.file_size + 1)
+
+
+def _check_entries(entries: Sequence[zipfile.ZipInfo], path: str) -> None:
+    _check_once((entry.filename for entry in entries), "has", path)
     for entry in entries:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CorruptFileError(
@@ -142,6 +151,12 @@ def _check_sizes(entries: Iterable[zipfile.ZipInfo], path: str) -> None:
     size = sum(entry.file_size for entry in entries)
     if size > _MAX_BYTES:
         raise CorruptFileError(f"its files take {size} bytes once decompressed", path, None, REMEDY)
+
+
+def _check_once(names: Iterable[str], verb: str, path: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise CorruptFileError(f"it {verb} the file {name!r} {count} times", path, None, REMEDY)
 
 
 def _check_names(names: Iterable[str], path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
@@ -95,19 +96,58 @@ def test_other_compressions(compression: int) -> None:
         decode(bytes(content), "1.zip")
 
 
-def test_a_zip_that_would_fill_the_memory() -> None:
+def zeros(count: int, mebibytes: int, declared: int) -> bytes:
+    """A zip of so many files of zeros, each of which declares a size."""
     small = zlib.compressobj(9, zlib.DEFLATED, -15)
     piece = bytes(1 << 20)
-    body = b"".join([*(small.compress(piece) for _ in range(64)), small.flush()])
+    body = b"".join([*(small.compress(piece) for _ in range(mebibytes)), small.flush()])
     content, entries = b"", b""
-    for i in range(17):
+    for i in range(count):
         name = b"%06d.log" % i
-        fields = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 0, 0, len(body), 64 << 20, len(name), 0)
+        fields = struct.pack("<HHHHHIIIHH", 20, 0, 8, 0, 0, 0, len(body), declared, len(name), 0)
         entries += b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, len(content)) + name
         content += b"PK\3\4" + fields + name + body
-    end = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 17, 17, len(entries), len(content), 0)
+    return content + entries + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, count, count, len(entries), len(content), 0)
+
+
+def test_a_zip_that_would_fill_the_memory() -> None:
     with pytest.raises(CorruptFileError, match="take 1140850688 bytes"):
-        decode(content + entries + end, "1.zip")
+        decode(zeros(17, 64, 64 << 20), "1.zip")
+
+
+def test_a_file_that_has_more_bytes_than_it_declares_takes_no_memory_for_them() -> None:
+    content = zeros(1, 256, 10)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFileError, match="damaged one"):
+            decode(content, "1.zip")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_that_are_there_twice() -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as target:
+        target.writestr("CURRENT", b"MANIFEST-000005\n")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            target.writestr("CURRENT", b"MANIFEST-000006\n")
+    with pytest.raises(CorruptFileError, match=r"1\.zip: it has the file 'CURRENT' 2 times"):
+        decode(content.getvalue(), "1.zip")
+    ssts = [{"localFileName": "000008.sst", "dfsSstFileName": f"000008-{n}.sst", "sizeBytes": 7} for n in range(3)]
+    with pytest.raises(CorruptFileError, match=r"1\.zip: it names the file '000008\.sst' 3 times"):
+        decode(with_metadata(sstFiles=ssts), "1.zip")
+
+
+def test_files_of_64_bits_and_of_either_compression() -> None:
+    metadata = b'v1\n{"sstFiles":[],"numKeys":-1}'
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
+        with target.open("metadata", "w", force_zip64=True) as file:
+            file.write(metadata)
+        target.writestr("CURRENT", b"x" * 500)
+        target.writestr("000004.log", b"", zipfile.ZIP_STORED)
+    assert decode(content.getvalue(), "1.zip").files == {"CURRENT": b"x" * 500, "000004.log": b""}
 
 
 @pytest.mark.parametrize("offset", [1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
