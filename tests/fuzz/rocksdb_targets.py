@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from hdfsstore import Checkpoint
+from hdfsstore._cext.crc32c import crc32c
 from hdfsstore._cext.sst import Merge
 from hdfsstore.checkpoint.row_converter import Converter
 from hdfsstore.checkpoint.state_request import StateRequest
@@ -18,8 +19,8 @@ from hdfsstore.codecs.lineage import read_start
 from hdfsstore.codecs.records import RecordChunk, RecordFormat, read_chunks
 from hdfsstore.codecs.rocksdb_keys import family_prefix
 from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
-from hdfsstore.state.rocksdb.archive import decode
-from hdfsstore.state.rocksdb.manifest import live_files
+from hdfsstore.state.rocksdb.archive import decode, encode
+from hdfsstore.state.rocksdb.manifest import HEADER, live_files, masked
 from tests.fuzz.damage import Input
 from tests.fuzz.target import DATA, PATH, Target, records_of, slices
 from tests.support import sst_files
@@ -93,7 +94,14 @@ def _opened(data: bytes, keys: KeyRange) -> Table:
 
 
 class Manifests(Target):
-    """MANIFEST files."""
+    """MANIFEST files.
+
+    Args:
+        forged: whether the checksums are put right after the damage.
+    """
+
+    def __init__(self, *, forged: bool) -> None:
+        self._forged = forged
 
     def inputs(self) -> list[Input]:
         zips = sorted(DATA.glob("spark-*/*/checkpoint/state/**/*.zip"))
@@ -102,7 +110,35 @@ class Manifests(Target):
         return [Input("", content) for content in sorted(contents, key=lambda content: (len(content), content))[:4]]
 
     def read(self, _: str, data: bytes) -> object:
-        return live_files({"CURRENT": b"MANIFEST-000001\n", "MANIFEST-000001": data}, PATH)
+        content = _with_right_checksums(data) if self._forged else data
+        return live_files({"CURRENT": b"MANIFEST-000001\n", "MANIFEST-000001": content}, PATH)
+
+
+def _with_right_checksums(manifest: bytes) -> bytes:
+    """The same pieces of records, as far as their sizes are those of the file."""
+    content, at = bytearray(manifest), 0
+    while at + HEADER <= len(content):
+        end = at + HEADER + int.from_bytes(content[at + 4 : at + 6], "little")
+        content[at : at + 4] = masked(crc32c(bytes(content[at + 6 : end])))
+        at = end
+    return bytes(content)
+
+
+class Zips(Target):
+    """Zips of versions, up to the list of their files."""
+
+    has_offset = False  # zipfile does not tell where a zip is damaged
+
+    def inputs(self) -> list[Input]:
+        zips = sorted(DATA.glob("spark-4.3.0/*/checkpoint/state/**/*.zip"), key=lambda path: path.stat().st_size)
+        contents = [path.read_bytes() for path in (zips[0], zips[len(zips) // 2])]
+        archive = decode(contents[0], PATH)
+        small = {name: content for name, content in archive.files.items() if not name.startswith("OPTIONS")}
+        return [Input("", content) for content in (*contents, encode(archive._replace(files=small)))]
+
+    def read(self, _: str, data: bytes) -> object:
+        archive = decode(data, PATH)
+        return live_files(archive.files, PATH), archive.ssts, archive.families
 
 
 class RocksDbRows(Target):

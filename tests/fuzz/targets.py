@@ -9,7 +9,7 @@ import shutil
 import struct
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from hdfsstore.codecs.lineage import LineageItem, encode_header, read_header
 from hdfsstore.codecs.records import FileKind, RecordFormat, Start, read_chunks
 from hdfsstore.codecs.unsafe_row import RowCodec
 from tests.fuzz.damage import Input
-from tests.fuzz.rocksdb_targets import Changelogs, Manifests, RocksDbRows, SstFiles
+from tests.fuzz.rocksdb_targets import Changelogs, Manifests, RocksDbRows, SstFiles, Zips
 from tests.fuzz.target import DATA, PATH, Target, records_of, slices
 from tests.support.maps import image_of, with_right_checksums
 
@@ -189,9 +189,15 @@ class Checkpoints(Target):
     """Whole checkpoints with one damaged file. With the checksum files that Hadoop left, any damage has to be found."""
 
     has_offset = False  # some of the files are text, and some errors are about two files
-    CASES: ClassVar = ("aggregation", "codec_zstd", "row_checksum", "session_window", "query_evolution", "join_inner")
+    HDFS: ClassVar = ("aggregation", "codec_zstd", "row_checksum", "session_window", "query_evolution", "join_inner")
+    ROCKSDB: ClassVar = (
+        *("rocksdb_aggregation", "rocksdb_codec_zstd", "rocksdb_row_checksum_zips", "rocksdb_unique_ids_snapshots"),
+        *("rocksdb_range_deletions_in_changelogs", "rocksdb_changelog_later", "rocksdb_ingested"),
+    )
 
-    def __init__(self, *, checksum_files: bool) -> None:
+    def __init__(self, cases: Sequence[str], *, checksum_files: bool) -> None:
+        self._cases = cases
+        self._changes = cases is self.HDFS  # many versions of RocksDB have a zip alone
         self.exact = checksum_files
         self._checksum_files = checksum_files
         self._folder = Path(tempfile.mkdtemp(prefix="hdfsstore-fuzz-"))
@@ -200,7 +206,7 @@ class Checkpoints(Target):
 
     def inputs(self) -> list[Input]:
         # Of each case the one of the newest Spark.
-        for checkpoint in (max(DATA.glob(f"spark-*/{case}/checkpoint")) for case in self.CASES):
+        for checkpoint in (max(DATA.glob(f"spark-*/{case}/checkpoint")) for case in self._cases):
             copy = self._folder / checkpoint.parent.parent.name / checkpoint.parent.name
             shutil.copytree(checkpoint, copy)
             for file in sorted(path for path in copy.rglob("*") if path.is_file()):
@@ -215,11 +221,11 @@ class Checkpoints(Target):
         checkpoint = self._folder.joinpath(*Path(origin).parts[:2])
         if data == self._whole[origin]:
             if checkpoint not in self._answers:
-                self._answers[checkpoint] = _read_everything(checkpoint, self.exact)
+                self._answers[checkpoint] = _read_everything(checkpoint, self.exact, self._changes)
             return self._answers[checkpoint]
         (self._folder / origin).write_bytes(data)
         try:
-            return _read_everything(checkpoint, self.exact)
+            return _read_everything(checkpoint, self.exact, self._changes)
         finally:
             (self._folder / origin).write_bytes(self._whole[origin])
 
@@ -227,16 +233,17 @@ class Checkpoints(Target):
         shutil.rmtree(self._folder)
 
 
-def _read_everything(path: Path, compare: bool) -> object:
+def _read_everything(path: Path, compare: bool, with_changes: bool) -> object:
     checkpoint = hdfsstore.Checkpoint(path)
     answer: list[object] = [checkpoint.query_id, checkpoint.batches, checkpoint.latest_batch_id]
     for operator in checkpoint.operators:
         for store in operator.stores:
             answer += [store.key_schema, store.value_schema]
-            state = checkpoint.read_state(operator.operator_id, store.name)
-            last = checkpoint.latest_batch_id
-            changes = checkpoint.read_changes(last, last, operator.operator_id, store.name)
-            for table in (state, changes):
+            tables = [checkpoint.read_state(operator.operator_id, store.name)]
+            if with_changes:
+                last = checkpoint.latest_batch_id
+                tables.append(checkpoint.read_changes(last, last, operator.operator_id, store.name))
+            for table in tables:
                 table.validate()
                 answer.append(_rows(table) if compare else table.nbytes)
     for error in checkpoint.damaged:  # what a power cut may leave of a log's newest entry hides nothing else
@@ -258,12 +265,16 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "lineages": Lineages,
     "sst_files": lambda: SstFiles(forged=False),
     "forged_sst_files": lambda: SstFiles(forged=True),
-    "manifests": Manifests,
+    "manifests": lambda: Manifests(forged=False),
+    "forged_manifests": lambda: Manifests(forged=True),
+    "zips": Zips,
     "rocksdb_rows": RocksDbRows,
     "rows": Rows,
     "images": lambda: Images(forged=False),
     "forged_images": lambda: Images(forged=True),
     "schemas": Schemas,
-    "checkpoints": lambda: Checkpoints(checksum_files=False),
-    "checked_checkpoints": lambda: Checkpoints(checksum_files=True),
+    "checkpoints": lambda: Checkpoints(Checkpoints.HDFS, checksum_files=False),
+    "checked_checkpoints": lambda: Checkpoints(Checkpoints.HDFS, checksum_files=True),
+    "rocksdb_checkpoints": lambda: Checkpoints(Checkpoints.ROCKSDB, checksum_files=False),
+    "checked_rocksdb_checkpoints": lambda: Checkpoints(Checkpoints.ROCKSDB, checksum_files=True),
 }
