@@ -163,8 +163,16 @@ def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
         data = content[at + HEADER : at + HEADER + size]
         if len(header) < HEADER or len(data) < size or size > room - HEADER:
             raise CorruptFileError("a piece of a record is cut off", place, at, REMEDY)
-        if not WHOLE <= kind <= LAST + _RECYCLED or masked(crc32c(header[6:] + data)) != header[:4]:
+        if masked(crc32c(header[6:] + data)) != header[:4]:
             raise CorruptFileError("the checksum of a piece does not match its bytes", place, at, REMEDY)
+        if not WHOLE <= kind <= LAST + _RECYCLED:
+            raise UnsupportedProviderError(
+                f"a piece of a record has the type {kind}, which Spark's RocksDB does not write "
+                "(logs that are compressed or have timestamps are not read)",
+                place,
+                at,
+                _OTHER_TOOL,
+            )
         if kind > LAST:
             kind, data = kind - _RECYCLED, data[4:]
         if (pieces is None) != (kind in (WHOLE, FIRST)):

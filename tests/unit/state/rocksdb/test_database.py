@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rocksdict import BlockBasedIndexType, BlockBasedOptions, DataBlockIndexType, Options, Rdict
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    CompactOptions,
+    DataBlockIndexType,
+    DBPath,
+    Options,
+    Rdict,
+)
 
 from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs.local_files import LocalFileManager
@@ -112,6 +121,33 @@ def test_what_spark_cannot_make_is_refused_by_name(
     database.close()
     with pytest.raises(UnsupportedProviderError, match=named):
         rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks())
+
+
+def test_files_in_several_folders_are_refused_by_name(tmp_path: Path) -> None:
+    """A compaction writes to the second folder, as the first one is full."""
+
+    def change(found: Options, _: BlockBasedOptions) -> None:
+        found.set_db_paths([DBPath(str(tmp_path / "first"), 1), DBPath(str(tmp_path / "second"), 1 << 40)])
+        found.set_disable_auto_compactions(False)
+        found.set_level_zero_file_num_compaction_trigger(2)
+
+    database = Rdict(str(tmp_path / "db"), options(change=change))
+    while not any((tmp_path / "second").glob("*.sst")):
+        fill(database, random.Random(1), rounds=2)
+    database.compact_range(None, None, CompactOptions())  # waits until the MANIFEST has those files
+    database.close()
+    with pytest.raises(UnsupportedProviderError, match=r"MANIFEST-\d+, byte \d+: .* several folders"):
+        opened(archive_of(tmp_path / "db", tmp_path), tmp_path)
+
+
+def test_changes_that_are_in_a_log_alone_are_refused_by_name(tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "db"), options())
+    database[b"a"] = b"1"
+    database.flush_wal()
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")  # close() would flush it
+    database.close()
+    with pytest.raises(UnsupportedProviderError, match=r"\d+\.log has changes that are in no SST file"):
+        opened(archive_of(tmp_path / "copy", tmp_path), tmp_path)
 
 
 def test_wide_columns_are_refused_by_name(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ FILES = decode(ZIP.read_bytes(), "1.zip").files
 OF_SPARK_3_2 = bytes.fromhex("0fa926660c0001030000000000000000000000")
 
 
-def log_of(batch: bytes) -> bytes:
-    crc = crc32c(b"\1" + batch)
+def log_of(batch: bytes, kind: int = 1) -> bytes:
+    crc = crc32c(bytes((kind,)) + batch)
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return struct.pack("<IHB", masked, len(batch), 1) + batch
+    return struct.pack("<IHB", masked, len(batch), kind) + batch
 
 
 def test_records_without_updates_are_passed_over() -> None:
@@ -37,6 +37,16 @@ def test_records_without_updates_are_passed_over() -> None:
 def test_updates_are_refused(batch: bytes) -> None:
     with pytest.raises(UnsupportedProviderError, match=r"000042.log has changes"):
         live_files({**FILES, "000042.log": OF_SPARK_3_2 + log_of(batch)}, "1.zip")
+
+
+@pytest.mark.parametrize("kind", [0, 9, 10, 130, 255])
+@pytest.mark.parametrize("name", ["000042.log", "MANIFEST-000005"])
+def test_pieces_of_other_types_are_refused_by_name(kind: int, name: str) -> None:
+    """Of the types behind 8, the first is that of a log that is compressed, and others are of logs with timestamps."""
+    content = FILES.get(name, b"") + log_of(b"\0" * 4, kind)
+    with pytest.raises(UnsupportedProviderError, match=f"the type {kind}") as caught:
+        live_files({**FILES, name: content}, "1.zip")
+    assert (caught.value.path, caught.value.offset) == (f"1.zip:{name}", len(FILES.get(name, b"")))
 
 
 @pytest.mark.parametrize("place", range(len(OF_SPARK_3_2)))
