@@ -47,15 +47,20 @@ def closed(entries: bytes, restarts: Sequence[int] = (0,)) -> bytes:
 
 
 class File:
-    """An SST file that grows."""
+    """An SST file that grows.
 
-    def __init__(self, checksum: int = XXH3) -> None:
+    Args:
+        start: so many bytes are in front of the content.
+    """
+
+    def __init__(self, checksum: int = XXH3, start: int = 0) -> None:
         self.content = b""
         self._checksum = checksum
+        self._start = start
 
     def add(self, contents: bytes, compression: int = 0) -> bytes:
         """Adds a block, and returns its handle."""
-        handle = varint(len(self.content)) + varint(len(contents))
+        handle = varint(self._start + len(self.content)) + varint(len(contents))
         whole = contents + bytes((compression,))
         self.content += whole + footer_checksum(whole, self._checksum, 0, 0).to_bytes(4, "little")
         return handle

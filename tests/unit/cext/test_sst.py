@@ -443,6 +443,31 @@ def test_an_index_that_names_a_block_again_and_again() -> None:
         merged(file.finish(block_of([(b"a", handle)] * 100)))
 
 
+@pytest.mark.parametrize("start", [(1 << 31) - 40, (1 << 32) - 40])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_blocks_behind_two_and_four_gigabytes(start: int, damaged: bool) -> None:
+    file = File(start=start)
+    blocks = [[(internal(b"%02d" % i), b"v%d" % i) for i in range(at, at + 4)] for at in range(0, 40, 4)]
+    handles = [(part[-1][0][:-8], file.add(block_of(part))) for part in blocks]
+    content = file.finish(block_of(handles))
+    at_last = content.index(b"v39")
+    if damaged:
+        content = content[:at_last] + b"V" + content[at_last + 1 :]
+
+    def read(offset: int, size: int) -> bytes:
+        zeros = bytes(max(start - offset, 0))
+        return zeros + content[max(offset - start, 0) : offset - start + size]
+
+    opened = open_table(PATH, start + len(content), read, read, 0, ALL_KEYS)
+    assert rows(Merge([[opened]], delimiter=b",", first=b"17", end=b"19")) == [(b"17", b"v17"), (b"18", b"v18")]
+    if damaged:
+        with pytest.raises(CorruptFileError, match="checksum") as caught:
+            rows(Merge([[opened]], delimiter=b","))
+        assert start + at_last - 80 < (caught.value.offset or 0) < start + at_last
+    else:
+        assert len(rows(Merge([[opened]], delimiter=b","))) == 40
+
+
 def indexed(index: Sequence[tuple[bytes, int]], *blocks: Sequence[bytes]) -> bytes:
     """A file of blocks of keys, and an index of a key and the number of a block each."""
     file = File()
