@@ -118,3 +118,40 @@ def test_sequence_numbers_above_all_others() -> None:
     assert numbers(edit_of(11, sequence=MAX_SEQUENCE)) == [11]
     with pytest.raises(CorruptFileError, match="impossible sequence"):
         numbers(edit_of(11, sequence=MAX_SEQUENCE + 1))
+
+
+def deletion_of(number: int, level: int = 6) -> bytes:
+    return bytes((6, level, number))
+
+
+def test_files_that_are_moved_deleted_and_added_again() -> None:
+    add, delete = edit_of(11), log_of(deletion_of(11))
+    assert numbers(add, edit_of(11, level=2, more=deletion_of(11))) == [11]
+    assert numbers(add, delete) == numbers(add, log_of(deletion_of(11) * 2)) == []
+    assert numbers(add, delete, add) == [11]
+
+
+@pytest.mark.parametrize(
+    ("edits", "named"),
+    [
+        ([edit_of(11), edit_of(11)], "adds the file 11, which is there already"),
+        ([log_of(deletion_of(11))], "deletes the file 11 of level 6, which is not there"),
+        ([edit_of(11), log_of(deletion_of(11, 5))], "deletes the file 11 of level 5, which is not there"),
+        ([edit_of(11, level=64)], "impossible level or key"),
+        ([edit_of(11, internal(b"c"), internal(b"b"))], "impossible level or key"),
+        ([edit_of(11, b"\0" * 7)], "impossible level or key"),
+        ([edit_of(11), edit_of(12)], "the files 11 and 12 of level 6 overlap"),
+        ([log_of(b"\4" + b"\xff" * 9 + b"\2")], "ends within a number"),
+        ([log_of(varint(8192 + 77) + b"\5abc")], "ends within a text"),
+    ],
+)
+def test_edits_that_make_no_sense(edits: list[bytes], named: str) -> None:
+    with pytest.raises(CorruptFileError, match=named) as caught:
+        numbers(*edits)
+    assert (caught.value.path, caught.value.remedy is not None) == ("1.zip:MANIFEST-000001", True)
+
+
+def test_edits_that_may_be_passed_over() -> None:
+    """A tag of a later RocksDB, the number of the only column family, and the highest one that there was."""
+    edits = [varint(8192 + 77) + b"\3abc", varint(200) + b"\0", varint(203) + b"\5", b"\4" + b"\xff" * 9 + b"\1"]
+    assert numbers(*map(log_of, edits), edit_of(11, more=edits[0])) == [11]
