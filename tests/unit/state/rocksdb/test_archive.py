@@ -50,11 +50,11 @@ def test_the_metadata_is_sparks() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [0, 1, 30, 200, 400])
-def test_a_zip_that_is_cut_off_is_damaged(size: int) -> None:
+def test_a_zip_that_is_cut_off_is_damaged() -> None:
     content = encode(Archive(FILES, SSTS, 1))
-    with pytest.raises(CorruptFileError, match=r"1\.zip"):
-        decode(content[:size], "1.zip")
+    for size in range(len(content)):
+        with pytest.raises(CorruptFileError, match=r"1\.zip"):
+            decode(content[:size], "1.zip")
 
 
 def test_every_flipped_byte_is_an_error_or_does_no_harm() -> None:
