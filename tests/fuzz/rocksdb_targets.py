@@ -68,10 +68,10 @@ class SstFiles(Target):
         files = DATA.glob("spark-4.3.0/transform_with_state/**/*.sst")
         spark = min(files, key=lambda path: (path.stat().st_size, path.name)).read_bytes()
         lz4 = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
-        return [
-            Input("", content)
-            for content in (lz4, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([]))
-        ]
+        contents = [lz4, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([])]
+        many = [(sst_files.internal(b"a key of the number %03d" % i, 90), b"value %d" % i) for i in range(60)]
+        contents.append(sst_files.sst_of(many, (), self._checksum, 9, 16, delta_index=True))
+        return [Input("", content) for content in contents]
 
     def read(self, _: str, data: bytes) -> object:
         largest = KeyRange(

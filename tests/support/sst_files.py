@@ -33,9 +33,7 @@ def block_of(entries: Sequence[Entry], restart_every: int = 1) -> bytes:
         if i % restart_every == 0:
             restarts.append(len(data))
         else:
-            shared = next(
-                (at for at, (a, b) in enumerate(zip(last, key, strict=False)) if a != b), min(len(last), len(key))
-            )
+            shared = _shared(last, key)
         data += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         last = key
     return closed(data, restarts)
@@ -44,6 +42,26 @@ def block_of(entries: Sequence[Entry], restart_every: int = 1) -> bytes:
 def closed(entries: bytes, restarts: Sequence[int] = (0,)) -> bytes:
     """Entries with restart points behind them."""
     return entries + b"".join(at.to_bytes(4, "little") for at in (*restarts, len(restarts)))
+
+
+def _shared(a: bytes, b: bytes) -> int:
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def delta_index_of(index: Sequence[tuple[bytes, int, int]], restart_every: int = 16) -> bytes:
+    """An index block of (key, offset, size), in which sizes are those of values that share bytes: what a size adds."""
+    data, restarts, last, before = b"", [], b"", 0
+    for i, (key, offset, size) in enumerate(index):
+        shared = 0
+        if i % restart_every == 0:
+            restarts.append(len(data))
+        else:
+            shared = _shared(last, key)
+        more = size - before
+        value = varint(2 * more if more >= 0 else -2 * more - 1) if shared else varint(offset) + varint(size)
+        data += varint(shared) + varint(len(key) - shared) + key[shared:] + value
+        last, before = key, size
+    return closed(data, restarts)
 
 
 class File:
@@ -98,11 +116,18 @@ def sst_of(
     checksum: int = XXH3,
     per_block: int = 3,
     restart_every: int = 1,
+    *,
+    delta_index: bool = False,
 ) -> bytes:
     """A whole file of internal keys and values, in their order."""
     file = File(checksum)
-    index = []
+    index, places = [], []
     for i in range(0, len(entries), per_block):
         part = entries[i : i + per_block]
-        index.append((part[-1][0][:-8], file.add(block_of(part, restart_every))))
-    return file.finish(block_of(index), deletions)
+        key, block, offset = part[-1][0][:-8], block_of(part, restart_every), len(file.content)
+        index.append((key, file.add(block)))
+        places.append((key, offset, len(block)))
+    if not delta_index:
+        return file.finish(block_of(index), deletions)
+    names = (b"rocksdb.index.key.is.user.key", b"rocksdb.index.value.is.delta.encoded")
+    return file.finish(delta_index_of(places, restart_every), deletions, [(name, b"\1") for name in names])

@@ -425,6 +425,15 @@ def test_names_that_share_so_many_bytes_that_they_would_fill_the_memory() -> Non
     assert (caught.value.path, caught.value.offset) == (PATH, 0)
 
 
+@pytest.mark.parametrize("restart_every", [1, 2, 16])
+def test_an_index_whose_entries_share_bytes_and_tell_what_sizes_add(restart_every: int) -> None:
+    entries = [(internal(b"%03d" % i), b"v" * (i * 7 % 40)) for i in range(200)]
+    content = sst_of(entries, per_block=3, restart_every=restart_every, delta_index=True)
+    assert merged(content) == [(key[:-8], value) for key, value in entries]
+    found = rows(Merge([[table(content)]], delimiter=b",", first=b"150", end=b"153"))
+    assert [key for key, _ in found] == [b"150", b"151", b"152"]
+
+
 def test_keys_out_of_order_are_found() -> None:
     with pytest.raises(CorruptFileError, match="not in order"):
         merged(sst_of([(internal(b"b"), b""), (internal(b"a"), b"")]))
