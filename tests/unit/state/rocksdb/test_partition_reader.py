@@ -121,6 +121,18 @@ def test_changelogs_lie_over_the_zip(tmp_path: Path, delimiter: bytes, joined: b
     assert partition.families(3) == FAMILIES
 
 
+@pytest.mark.parametrize("count", [-1, 0, 3, 1 << 40])
+def test_the_number_of_keys_of_a_zip_is_not_relied_on(tmp_path: Path, count: int) -> None:
+    write_zip(tmp_path, 1, BASE)
+    path = tmp_path / "1.zip"
+    path.write_bytes(encode(archive.decode(path.read_bytes(), "1.zip")._replace(num_keys=count)))
+    for version, records in CHANGES.items():
+        write_changelog(tmp_path, version, records)
+    assert loaded(reader(tmp_path), 1) == BASE
+    assert len(loaded(reader(tmp_path), 3)) == 4
+    assert reader(tmp_path).families(3) == FAMILIES
+
+
 def test_changelogs_alone(tmp_path: Path) -> None:
     write_changelog(tmp_path, 1, [(PUT, key, value) for key, value in BASE.items()])
     for version, records in CHANGES.items():
