@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import after, family_prefix
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
-from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
+from hdfsstore.state.rocksdb.partition_reader import NumberOf, RocksDbPartitionReader
 
 T = TypeVar("T")
 
@@ -44,11 +44,12 @@ class FamilyReader:
         """The same in bounded memory."""
         prefix = b""
 
-        def within(families: Mapping[str, int]) -> KeyRange | None:
+        def within(number_of: NumberOf) -> KeyRange | None:
             nonlocal prefix
-            if self._name not in families:
+            number = number_of(self._name)
+            if number is None:
                 return None
-            prefix = family_prefix(families[self._name])
+            prefix = family_prefix(number)
             return KeyRange(prefix + (keys.first or b""), after(prefix) if keys.end is None else prefix + keys.end)
 
         return self._reader.stream_within(version, within, lambda chunk: convert(_stripped(chunk, prefix)), memory)
@@ -58,7 +59,7 @@ class FamilyReader:
 
         A family that was removed and made again has another number.
         """
-        number = self._reader.families(versions[-1]).get(self._name)
+        number = self._reader.family(versions[-1], self._name)
         if number is None:
             return []
         prefix = family_prefix(number)

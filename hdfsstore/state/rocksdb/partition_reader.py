@@ -37,8 +37,10 @@ from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 
 T = TypeVar("T")
 
-# The range of keys that is wanted, by the number of each column family; None: there is no such key.
-Within: TypeAlias = Callable[[Mapping[str, int]], KeyRange | None]
+# Gives the number of a column family; None: there is no such family. Raises where the zip that may tell is not there.
+NumberOf: TypeAlias = Callable[[str], int | None]
+# The range of keys that is wanted; None: there is no such key.
+Within: TypeAlias = Callable[[NumberOf], KeyRange | None]
 # What an overlay takes for a record beside its bytes, while it is sorted (cext/sst/overlay.pxi).
 _RECORD_BYTES = 120
 
@@ -89,8 +91,11 @@ class RocksDbPartitionReader(BasePartitionReader):
         """The same for keys in a range that depends on the column families.
 
         Args:
-            within: is called once for each part, with the number of each family by the newest zip that can be read. It
+            within: is called once for each part, with the numbers of families by the newest zip that can be read. It
                 returns None where there are no such keys.
+
+        Raises:
+            CorruptFileError, MissingFileError: there is no zip that has the number of a family.
         """
         for part in self._parts(version, memory):
             yield from self._stream_part(version, within, convert, part)
@@ -117,9 +122,9 @@ class RocksDbPartitionReader(BasePartitionReader):
         told: list[KeyRange | None] = []
         last: bytes | None = None
 
-        def keys_left(families: Mapping[str, int]) -> KeyRange | None:
+        def keys_left(number_of: NumberOf) -> KeyRange | None:
             if not told:
-                told.append(within(families))
+                told.append(within(number_of))
             return told[0] if told[0] is None or last is None else KeyRange(last + b"\0", told[0].end)
 
         with ExitStack() as stack:
@@ -155,25 +160,24 @@ class RocksDbPartitionReader(BasePartitionReader):
                 yield convert(part.of(chunk))
 
     def families(self, version: int) -> Mapping[str, int]:
-        """The number of each column family at `version`, by the newest zip; none where there is no zip.
+        """The number of each column family at `version`, by the newest zip that can be read; none where no file is.
 
         Spark writes a zip with each commit that adds or removes a family.
+
+        Raises:
+            CorruptFileError, MissingFileError: there are changelogs, and no zip that can be read.
         """
+        return self._read(version, lambda files, chain: _families(files, chain, _zip_of(files, chain)))
 
-        def read(files: VersionFiles, chain: Chain) -> Mapping[str, int]:
-            if chain.snapshot is None:
-                return {}
-            with closing(files.open(chain.snapshot, "snapshot")) as source:
-                return _decoded(files, chain.snapshot, source).families
-
-        return self._read(version, read)
+    def family(self, version: int, name: str) -> int | None:
+        """The number of one column family; None: there is no such family. Raises as `stream_within` does."""
+        return self._read(version, lambda files, chain: _family(files, chain, _zip_of(files, chain), name))
 
     def _with_parts(self, restart: Restart, files: VersionFiles, chain: Chain, listing: StateFiles) -> Restart:
         """Adds the SST files of the zip, and of them those that other zips name, too."""
-        if chain.snapshot is None:
+        base = _zip_of(files, chain)
+        if chain.snapshot is None or base is None:
             return restart
-        with closing(files.open(chain.snapshot, "snapshot")) as source:
-            base = _decoded(files, chain.snapshot, source)
         others = [partial(self._ssts, files.path(each, "snapshot")) for each in listing.snapshots - {chain.snapshot}]
         with in_order(self._fs, others) as named:
             shared = {remote for ssts in named for remote in ssts}
@@ -215,7 +219,7 @@ class RocksDbPartitionReader(BasePartitionReader):
                 overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
             source.finish()
         found = _decoded(files, *base[0]) if base else None
-        keys = within(found.families if found else {})
+        keys = within(lambda name: _family(files, chain, found, name))
         if keys is None:
             return iter(())
         if found is None:
@@ -249,6 +253,32 @@ class _Chunks:
 
     def take(self) -> RecordChunk | None:
         return self._first.pop() if self._first else next(self._chunks, None)
+
+
+def _zip_of(files: VersionFiles, chain: Chain) -> archive.Archive | None:
+    if chain.snapshot is None:
+        return None
+    with closing(files.open(chain.snapshot, "snapshot")) as source:
+        return _decoded(files, chain.snapshot, source)
+
+
+def _family(files: VersionFiles, chain: Chain, found: archive.Archive | None, name: str) -> int | None:
+    number = _families(files, chain, found).get(name)
+    if number is None and files.damage is not None:
+        raise files.damage  # of a newer zip, which may have the family
+    return number
+
+
+def _families(files: VersionFiles, chain: Chain, found: archive.Archive | None) -> Mapping[str, int]:
+    if found is not None:
+        return found.families
+    if not chain.deltas:
+        return {}
+    raise files.damage or MissingFileError(
+        "the numbers of its column families are in zips alone, and the changelogs have none under them",
+        files.path(chain.deltas[0], "snapshot"),
+        remedy="Restore it, or a later one: without it nobody can tell to which family a key belongs",
+    )
 
 
 def _decoded(files: VersionFiles, snapshot: VersionId, source: Input) -> archive.Archive:

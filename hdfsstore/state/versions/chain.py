@@ -58,11 +58,13 @@ class VersionFiles(ABC):
     Attributes:
         version_id: the version.
         snapshot_parts: paths of the files that the snapshot of the chain names, where it has such files.
+        damage: of the first snapshot that was passed over for an older one, or for the empty store.
     """
 
     def __init__(self, folder: str, file_format: RecordFormat, version_id: VersionId) -> None:
         self.version_id = version_id
         self.snapshot_parts: Collection[str] = ()
+        self.damage: CorruptFileError | None = None
         self._folder = folder
         self._format = file_format
 
@@ -338,6 +340,7 @@ def older_chain(files: VersionFiles, chain: Chain, error: CorruptFileError) -> C
         older = files.chain(below=chain.snapshot[0])
     except StateStoreError as missing:
         raise error from missing
+    files.damage = files.damage or error
     base = "the empty store" if older.snapshot is None else f"snapshot {_named(older.snapshot)}"
     log.warning("%s; going on from %s and the deltas after it", error, base)
     return older

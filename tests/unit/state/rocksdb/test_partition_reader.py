@@ -139,7 +139,8 @@ def test_changelogs_alone(tmp_path: Path) -> None:
         write_changelog(tmp_path, version, records)
     assert loaded(reader(tmp_path), 3) == {b"a": b"1,x,y", b"b": b"new", b"d": b"after", b"e": b"5"}
     assert loaded(reader(tmp_path), 3, KeyRange(b"b", b"c")) == {b"b": b"new"}
-    assert reader(tmp_path).families(3) == {}
+    with pytest.raises(MissingFileError, match="numbers of its column families"):
+        reader(tmp_path).families(3)
 
 
 def test_changelogs_that_do_not_fit_into_the_memory_are_read_in_parts(
@@ -344,8 +345,43 @@ def test_a_family_that_an_older_zip_does_not_name_is_found_by_the_newest_one(tmp
     assert of_family(tmp_path, 2, "counts") == COUNTS
 
 
-def test_a_family_without_a_zip_has_no_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [damage_zip, damage_manifest, remove_sst])
+def test_a_family_whose_only_zip_is_damaged_is_not_read_as_empty(damage: Any, tmp_path: Path) -> None:
+    """Spark writes the changelog of version 1, too. It has all rows, and nobody can tell of which family."""
     write_changelog(tmp_path, 1, [(PUT, key, value) for key, value in STORED.items()])
+    write_changelog(tmp_path, 2, [(PUT, b"\2\0c", b"3")])
+    ssts = write_zip(tmp_path, 1, STORED)
+    counts = FamilyReader(reader(tmp_path), "counts")
+    assert len(of_family(tmp_path, 2, "counts")) == 3
+    assert counts.changes([2], lambda _, chunk: len(chunk)) == [1]
+    damage(tmp_path / "1.zip", ssts)
+    if damage is damage_zip:
+        with pytest.raises(CorruptFileError, match=r"1\.zip"):
+            of_family(tmp_path, 2, "counts")
+        with pytest.raises(CorruptFileError, match=r"1\.zip"):
+            counts.changes([2], lambda _, chunk: len(chunk))
+    else:
+        assert len(of_family(tmp_path, 2, "counts")) == 3  # the zip still has the numbers, and changelogs the rows
+    (tmp_path / "1.zip").unlink()
+    with pytest.raises(MissingFileError, match=r"1\.zip: the numbers of its column families") as caught:
+        of_family(tmp_path, 2, "counts")
+    assert caught.value.remedy
+    with pytest.raises(MissingFileError, match="numbers of its column families"):
+        counts.changes([2], lambda _, chunk: len(chunk))
+
+
+def test_a_family_that_only_a_damaged_zip_may_name_is_not_read_as_empty(tmp_path: Path) -> None:
+    write_zip(tmp_path, 1, {b"\1\0a": b"other"}, families={"default": 1})
+    write_changelog(tmp_path, 2, [(PUT, b"\2\0" + key, value) for key, value in COUNTS.items()])
+    damage_zip(tmp_path / "2.zip", write_zip(tmp_path, 2, STORED))
+    assert of_family(tmp_path, 2, "default") == {b"a": b"other"}
+    with pytest.raises(CorruptFileError, match=r"2\.zip"):
+        of_family(tmp_path, 2, "counts")
+    with pytest.raises(CorruptFileError, match=r"2\.zip"):
+        FamilyReader(reader(tmp_path), "counts").changes([2], lambda _, chunk: len(chunk))
+
+
+def test_a_family_of_a_store_without_files_has_no_rows(tmp_path: Path) -> None:
     assert of_family(tmp_path, 1, "counts") == {}
 
 
