@@ -127,13 +127,23 @@ def _read(fs: FileManager, path: str, siblings: Collection[str] | None) -> Opera
     properties: dict[str, Any] = {}
     if "operatorPropertiesJson" in fields:
         nested = Text(fields.string("operatorPropertiesJson") or "{}", path, body.offset)
-        properties = nested.json_object().as_dict()
+        properties = _properties(nested.json_object())
     return OperatorMetadata(
         fields.child("operatorInfo").string("operatorName"),
         [_store(store) for store in fields.children("stateStoreInfo")],
         properties,
         fields.plain(_HDFSSTORE),
     )
+
+
+def _properties(fields: JsonObject) -> dict[str, Any]:
+    """All of them, once those that this package reads have their types."""
+    if "timeMode" in fields:
+        fields.string("timeMode")
+    for variable in fields.children("stateVariables") if "stateVariables" in fields else ():
+        variable.string("stateName")
+        variable.string("stateVariableType")
+    return fields.as_dict()
 
 
 def _store(fields: JsonObject) -> StoreMetadata:

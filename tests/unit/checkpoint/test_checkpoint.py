@@ -318,6 +318,25 @@ class TestOperators:
             _ = opened(root).operators
         assert newer.value.path == str(path)
 
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            '{"timeMode":["NoTime"]}',
+            '{"stateVariables":{}}',
+            '{"stateVariables":[1]}',
+            '{"stateVariables":[{"stateName":"a"}]}',
+            '{"stateVariables":[{"stateVariableType":"ValueState"}]}',
+            '{"stateVariables":[{"stateName":1,"stateVariableType":"ValueState"}]}',
+        ],
+    )
+    def test_damage_in_the_properties_names_the_file(self, root: Any, properties: str) -> None:
+        checkpoint(root)
+        path = root / "state" / "0" / "_metadata" / "v2" / "0"
+        put(path, operator_metadata(store(), version=2, operatorPropertiesJson=properties))
+        with pytest.raises(CorruptFileError) as caught:
+            _ = opened(root).operators
+        assert caught.value.path == str(path)
+
     def test_damaged_schema_leaves_the_rest_readable(self, root: Any) -> None:
         checkpoint(root)
         put(root / "state" / "0" / "0" / "a" / "_metadata" / "schema", schema_v2()[:-1])
