@@ -47,6 +47,8 @@ _OTHER_MAGICS = {
 }
 _EXTENDED_MAGIC = b"\x3e\x00\x7a\x00"
 _TRAILER = 5
+# RocksDB has come to format 7 since 2012. No checksum guards this number, and most damage makes it larger.
+_NO_FORMAT = 32
 _NO_END_LIMIT = (1 << 64) - 1
 _OTHER_TOOL = "Read the database with RocksDB"
 _BINARY_SEARCH = (0, 1)
@@ -223,6 +225,8 @@ def _read_footer(tail: _Tail) -> _Footer:
     if magic != MAGIC:
         raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
     version, checksum = int.from_bytes(footer[41:45], "little"), footer[0]
+    if version >= _NO_FORMAT:
+        raise CorruptFileError(f"the footer declares the format {version}", path, at + 41, REMEDY)
     if not 2 <= version <= 6:
         raise UnsupportedVersionError(
             f"the SST file has format {version}; this release reads 2 to 6", path, at + 41, _OTHER_TOOL

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdfsstore import CorruptFileError, SizeLimitError, StateStoreError, UnsupportedProviderError
+from hdfsstore import (
+    CorruptFileError,
+    SizeLimitError,
+    StateStoreError,
+    UnsupportedProviderError,
+    UnsupportedVersionError,
+)
 from hdfsstore._cext.sst import Merge, Overlay, footer_checksum
 from hdfsstore.codecs.sst_blocks import decompress
 from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
@@ -399,6 +405,18 @@ def test_other_tables_are_refused_by_name(
     with pytest.raises(UnsupportedProviderError) as caught:
         table(File().finish(block_of([]), properties=properties, more=more))
     assert caught.value.path == PATH
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(1, UnsupportedVersionError), (7, UnsupportedVersionError), (5 + 256, CorruptFileError), (69, CorruptFileError)],
+)
+def test_other_formats_and_damaged_ones(version: int, error: type[StateStoreError]) -> None:
+    """No checksum guards the format. If it is damaged, an older zip may take the place of this one."""
+    content = File().finish(block_of([]), version=version)
+    with pytest.raises(error, match=f"format {version}") as caught:
+        table(content)
+    assert (caught.value.path, caught.value.offset) == (PATH, len(content) - 12)
 
 
 @pytest.mark.parametrize(
