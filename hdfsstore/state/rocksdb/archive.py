@@ -112,6 +112,8 @@ def decode(content: bytes, path: str) -> Archive:
         families = {str(name): int(n) for name, n in (fields.get("columnFamilyMapping") or {}).items()}
         if not all(0 <= n <= _LAST_FAMILY for n in families.values()):
             raise ValueError(f"a column family has a number that is not between 0 and {_LAST_FAMILY}")
+        if len(set(families.values())) < len(families):
+            raise ValueError("two column families have the same number")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(f"its metadata makes no sense: {error!r}", path, remedy=REMEDY) from error
     _check_names([*files, *(name for sst in ssts for name in sst[:2])], path)

@@ -81,6 +81,7 @@ def test_every_flipped_byte_is_an_error_or_does_no_harm() -> None:
         b'v1\n{"sstFiles":[],"numKeys":1e999}',
         b'v1\n{"sstFiles":[],"numKeys":1,"columnFamilyMapping":{"default":32768}}',
         b'v1\n{"sstFiles":[],"numKeys":1,"columnFamilyMapping":{"default":-1}}',
+        b'v1\n{"sstFiles":[],"numKeys":1,"columnFamilyMapping":{"default":1,"count":1}}',
     ],
 )
 def test_metadata_that_makes_no_sense(metadata: bytes) -> None:
