@@ -6,6 +6,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -581,6 +582,23 @@ def test_a_merge_that_failed_does_not_end_as_if_all_was_read() -> None:
         merge.read()
     with pytest.raises(RuntimeError, match="failed earlier"):
         merge.read()
+
+
+def test_a_merge_takes_one_call_at_a_time() -> None:
+    content = sst_of([(internal(b"a"), b"v")])
+    refused = []
+
+    def window(at: int, size: int) -> bytes:
+        with ThreadPoolExecutor(1) as other:
+            refused.append(other.submit(merge.read).exception())
+        return content[at : at + size]
+
+    opened = open_table(PATH, len(content), lambda at, size: content[at : at + size], window, 0, ALL_KEYS)
+    merge = Merge([[opened]], delimiter=b",")
+    assert rows(merge) == [(b"a", b"v")]
+    assert [(type(error), str(error)) for error in refused] == [
+        (RuntimeError, "the object is in use by another thread"),
+    ]
 
 
 @pytest.mark.thorough
