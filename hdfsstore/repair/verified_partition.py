@@ -12,6 +12,7 @@ from hdfsstore.repair.findings import Findings
 from hdfsstore.repair.limits import Progress
 from hdfsstore.repair.placement import Placement
 from hdfsstore.state.base.partition_reader import BasePartitionReader
+from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
 from hdfsstore.state.versions.files import Chain, StateFiles, VersionId, file_name
 
 
@@ -73,6 +74,8 @@ def verify_partition(
             gone = _first_lost(listing, chain)
             if gone is not None:
                 raise MissingFileError(f"version {version} needs this file, and it is missing", gone)
+            if store.has_families and isinstance(reader, RocksDbPartitionReader):
+                reader.check_numbered(version, chain)
         except BatchNotAvailableError as error:
             is_newest = latest and at == len(versions)
             if is_newest or version > numbers[-1] or (error.path != folder and numbers[0] < version):

@@ -13,7 +13,7 @@ from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import after, family_prefix
 from hdfsstore.errors import StateStoreError
 from hdfsstore.state.protocols import ALL_KEYS, KeyRange
-from hdfsstore.state.rocksdb.partition_reader import NumberOf, RocksDbPartitionReader
+from hdfsstore.state.rocksdb.partition_reader import Families, RocksDbPartitionReader
 
 T = TypeVar("T")
 
@@ -41,12 +41,16 @@ class FamilyReader:
         keys: KeyRange = ALL_KEYS,
         memory: int | None = None,
     ) -> Iterator[T]:
-        """The same in bounded memory."""
+        """The same in bounded memory.
+
+        Raises:
+            CorruptFileError, MissingFileError: changelogs have keys of families that no zip numbers which can be read.
+        """
         prefix = b""
 
-        def within(number_of: NumberOf) -> KeyRange | None:
+        def within(families: Families) -> KeyRange | None:
             nonlocal prefix
-            number = number_of(self._name)
+            number = families.number(self._name)
             if number is None:
                 return None
             prefix = family_prefix(number)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
@@ -15,7 +16,8 @@ from pyarrow.fs import FileType
 
 from hdfsstore._cext.sst import Merge, Overlay
 from hdfsstore.codecs.records import FileKind, RecordChunk, RecordFormat
-from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
+from hdfsstore.codecs.rocksdb_keys import after, family_prefix
+from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import in_order
 from hdfsstore.fs.reading import (
@@ -37,12 +39,42 @@ from hdfsstore.state.versions.files import Chain, StateFiles, VersionId
 
 T = TypeVar("T")
 
-# Gives the number of a column family; None: there is no such family. Raises where the zip that may tell is not there.
-NumberOf: TypeAlias = Callable[[str], int | None]
-# The range of keys that is wanted; None: there is no such key.
-Within: TypeAlias = Callable[[NumberOf], KeyRange | None]
 # What an overlay takes for a record beside its bytes, while it is sorted (cext/sst/overlay.pxi).
 _RECORD_BYTES = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The column families of a version.
+
+    Attributes:
+        numbers: of each one, by the newest zip that can be read.
+        changelogs: since that zip.
+        unnumbered: the error of a key in them of a family that the zip does not have. It was made later, or made again
+            under another number.
+    """
+
+    numbers: Mapping[str, int]
+    changelogs: Overlay
+    unnumbered: StateStoreError
+
+    def number(self, name: str) -> int | None:
+        """The number of a family; None: there is no such family. Raises `unnumbered` if there are such keys."""
+        first: bytes | None = b""
+        for prefix in sorted(map(family_prefix, self.numbers.values())):
+            self._refuse_between(first, prefix)
+            first = after(prefix)
+        if first is not None:
+            self._refuse_between(first, None)
+        return self.numbers.get(name)
+
+    def _refuse_between(self, first: bytes | None, end: bytes | None) -> None:
+        if Merge((), self.changelogs, delimiter=b"", first=first, end=end).read() is not None:
+            raise self.unnumbered
+
+
+# The range of keys that is wanted; None: there is no such key.
+Within: TypeAlias = Callable[[Families], KeyRange | None]
 
 
 class RocksDbPartitionReader(BasePartitionReader):
@@ -91,11 +123,7 @@ class RocksDbPartitionReader(BasePartitionReader):
         """The same for keys in a range that depends on the column families.
 
         Args:
-            within: is called once for each part, with the numbers of families by the newest zip that can be read. It
-                returns None where there are no such keys.
-
-        Raises:
-            CorruptFileError, MissingFileError: there is no zip that has the number of a family.
+            within: is called once for each part. It returns None where there are no such keys.
         """
         for part in self._parts(version, memory):
             yield from self._stream_part(version, within, convert, part)
@@ -122,9 +150,9 @@ class RocksDbPartitionReader(BasePartitionReader):
         told: list[KeyRange | None] = []
         last: bytes | None = None
 
-        def keys_left(number_of: NumberOf) -> KeyRange | None:
+        def keys_left(families: Families) -> KeyRange | None:
             if not told:
-                told.append(within(number_of))
+                told.append(within(families))
             return told[0] if told[0] is None or last is None else KeyRange(last + b"\0", told[0].end)
 
         with ExitStack() as stack:
@@ -167,11 +195,32 @@ class RocksDbPartitionReader(BasePartitionReader):
         Raises:
             CorruptFileError, MissingFileError: there are changelogs, and no zip that can be read.
         """
-        return self._read(version, lambda files, chain: _families(files, chain, _zip_of(files, chain)))
+        return self._read(version, self._families)
 
     def family(self, version: int, name: str) -> int | None:
-        """The number of one column family; None: there is no such family. Raises as `stream_within` does."""
-        return self._read(version, lambda files, chain: _family(files, chain, _zip_of(files, chain), name))
+        """The number of one column family; None: there is no such family. Raises as `families` does, and where a newer
+        zip that cannot be read may have the family."""
+
+        def read(files: VersionFiles, chain: Chain) -> int | None:
+            number = self._families(files, chain).get(name)
+            if number is None and files.damage is not None:
+                raise files.damage
+            return number
+
+        return self._read(version, read)
+
+    def check_numbered(self, version: int, chain: Chain) -> None:
+        """Raises MissingFileError if there are changelogs, and no zip that has the numbers of column families."""
+        if chain.snapshot is None and chain.deltas:
+            raise _unnumbered(self._folder, version)
+
+    def _families(self, files: VersionFiles, chain: Chain) -> Mapping[str, int]:
+        if files.damage is None:
+            self.check_numbered(files.version_id[0], chain)
+        found = _zip_of(files, chain)
+        if found is None and chain.deltas and files.damage is not None:
+            raise files.damage
+        return {} if found is None else found.families
 
     def _with_parts(self, restart: Restart, files: VersionFiles, chain: Chain, listing: StateFiles) -> Restart:
         """Adds the SST files of the zip, and of them those that other zips name, too."""
@@ -219,7 +268,8 @@ class RocksDbPartitionReader(BasePartitionReader):
                 overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
             source.finish()
         found = _decoded(files, *base[0]) if base else None
-        keys = within(lambda name: _family(files, chain, found, name))
+        unnumbered = files.damage or _unnumbered(self._folder, files.version_id[0])
+        keys = within(Families(found.families if found else {}, overlay, unnumbered))
         if keys is None:
             return iter(())
         if found is None:
@@ -262,22 +312,12 @@ def _zip_of(files: VersionFiles, chain: Chain) -> archive.Archive | None:
         return _decoded(files, chain.snapshot, source)
 
 
-def _family(files: VersionFiles, chain: Chain, found: archive.Archive | None, name: str) -> int | None:
-    number = _families(files, chain, found).get(name)
-    if number is None and files.damage is not None:
-        raise files.damage  # of a newer zip, which may have the family
-    return number
-
-
-def _families(files: VersionFiles, chain: Chain, found: archive.Archive | None) -> Mapping[str, int]:
-    if found is not None:
-        return found.families
-    if not chain.deltas:
-        return {}
-    raise files.damage or MissingFileError(
-        "the numbers of its column families are in zips alone, and the changelogs have none under them",
-        files.path(chain.deltas[0], "snapshot"),
-        remedy="Restore it, or a later one: without it nobody can tell to which family a key belongs",
+def _unnumbered(folder: str, version: int) -> MissingFileError:
+    return MissingFileError(
+        f"the changelogs up to version {version} have keys of column families whose numbers only a zip tells, and no "
+        "zip that can be read has them",
+        folder,
+        remedy="Restore the newest zip before or at this version",
     )
 
 

@@ -61,6 +61,19 @@ def test_what_spark_wrote_is_sound(case: Case) -> None:
     assert verify(case.checkpoint, logs=True).batches == found.batches
 
 
+@pytest.mark.parametrize("case", ["transform_structures", "transform_unique_ids", "rocksdb_join_format3"])
+def test_a_store_with_column_families_is_not_sound_without_the_zip_that_numbers_them(case: str, tmp_path: Path) -> None:
+    root = copy(case, tmp_path)
+    for path in root.glob("state/0/0/*1*.zip*"):
+        path.unlink()
+    found = verify(root)
+    [finding] = found.findings
+    assert "column families whose numbers only a zip tells" in finding.message
+    assert (finding.kind, finding.path) == ("MissingFileError", str(root / "state/0/0"))
+    assert finding.batches == tuple(found.batches)
+    assert not found.sound
+
+
 @pytest.mark.parametrize("release", ["spark-3.5.9", "spark-4.1.4"])
 def test_rows_that_a_change_by_hand_left_behind_are_found(release: str) -> None:
     [finding] = verify(DATA / release / BY_HAND / "checkpoint").findings
