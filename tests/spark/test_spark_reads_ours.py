@@ -15,35 +15,15 @@ from pyspark.sql import SparkSession
 import hdfsstore
 from hdfsstore.checkpoint.conf import ROW_CHECKSUM
 from hdfsstore.codecs.compression import CODECS
-from hdfsstore.codecs.types import ArrayType, DataType, MapType, StructField, StructType
+from hdfsstore.codecs.types import StructType
 from tests.spark.support.own_checkpoint import NUMBER, PARTITIONS, OwnCheckpoint, numbers, spark_rows
-from tests.support.row_strategies import plain_leaves, schemas, to_arrow
-from tests.support.row_strategies import values as row_values
+from tests.spark.support.value_tables import value_tables
 from tests.support.rows import counted
-
-
-def distinct(type_: DataType) -> DataType:
-    """The type with no field name twice in a struct, as toArrow wants it."""
-    match type_:
-        case StructType(fields):
-            return StructType(tuple(StructField(f"{f.name}{i}", distinct(f.type)) for i, f in enumerate(fields)))
-        case ArrayType(element):
-            return ArrayType(distinct(element))
-        case MapType(key, value):
-            return MapType(distinct(key), distinct(value))
-    return type_
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> tuple[StructType, pa.StructArray]:
-    value_type = draw(schemas(plain_leaves, min_size=1).map(distinct))
-    assert isinstance(value_type, StructType)
-    return value_type, to_arrow(value_type, draw(st.lists(row_values(value_type), min_size=1, max_size=8)))
 
 
 # A failing example costs a Spark job for each step of shrinking it: it is shown as it was found.
 @settings(max_examples=12, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(tables())
+@given(value_tables())
 def test_rows_of_any_type(spark: SparkSession, table: tuple[StructType, pa.StructArray]) -> None:
     """Batch 0 puts every row into partition 0, batch 1 puts the even ones into partition 1 and removes the odd ones."""
     value_type, values = table

@@ -107,7 +107,8 @@ def test_there_is_a_checkpoint_of_each_kind_from_each_spark(spark: str) -> None:
     [
         ("3.2", {"aggregation", "window_aggregation", "session_window", "drop_duplicates", "self_join"}),
         ("3.5", {"aggregation", "changelog", "changelog_later", "snapshots", "many_levels", "join_format1"}),
-        ("4.1", {"aggregation", "window_aggregation", "join_left_outer", "snapshots"}),
+        ("4.0", {"aggregation", "window_aggregation", "join_left_outer", "snapshots", "changelog"}),
+        ("4.1", {"aggregation", "window_aggregation", "join_left_outer", "snapshots", "join_format3"}),
         ("4.3", {
             "unique_ids", "unique_ids_zips", "unique_ids_snapshots", "unique_ids_retried", "untracked_rows",
             "join_left_outer", "join_format3", "join_format3_outer", "join_format4", "join_format4_unique_ids",
