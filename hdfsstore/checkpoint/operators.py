@@ -32,6 +32,7 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import both, in_order
 
 DEFAULT_STORE = "default"
+JOIN = "symmetricHashJoin"
 # Folders of a RocksDB store, beside its versions.
 _NO_STORES = ("SSTs", "logs")
 
@@ -216,7 +217,7 @@ class Operator:
         for store in self.stores:
             if store.name == name:
                 return store
-        of_join = any(store.name.startswith(("left-", "right-")) for store in self.stores)
+        of_join = self.name == JOIN or any(store.name.startswith(("left-", "right-")) for store in self.stores)
         advice = "; give join_side to read what a side of the join buffers" if of_join else ""
         raise CheckpointNotFoundError(
             f"operator {self.operator_id} has no store {name!r}",

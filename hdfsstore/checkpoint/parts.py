@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hdfsstore.checkpoint.join_state import SIDES
-from hdfsstore.checkpoint.operators import Operator, Store
+from hdfsstore.checkpoint.operators import JOIN, Operator, Store
 from hdfsstore.checkpoint.state_variables import has_timers, state_variables
-
-JOIN = "symmetricHashJoin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from hdfsstore.checkpoint.row_converter import APPEND, DELETE, UPDATE, Convert, 
 from hdfsstore.checkpoint.row_shape import RowShaper
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.checkpoint.state_variables import VariableConverter
-from hdfsstore.checkpoint.stored_rows import Readers, rows_of_request, rows_of_store
+from hdfsstore.checkpoint.stored_rows import Readers, has_join_families, rows_of_request, rows_of_store
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.errors import BatchNotAvailableError, remedied
+from hdfsstore.errors import BatchNotAvailableError, StateStoreError, remedied
 from hdfsstore.fs.ahead import reading
 from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import KeyRange
@@ -138,6 +138,13 @@ class ChangesToRead:
 
 def changes_to_read(state: OperatorState, request: StateRequest, versions: range) -> ChangesToRead:
     """Finds what has to be read for the changes. Raises what Checkpoint.read_changes does, but for damage."""
+    store = state.operator.store(request.store_name)
+    if has_join_families(store):
+        raise StateStoreError(
+            f"nothing tells the changes of the rows of operator {state.operator.operator_id}, a stream-stream join",
+            store.schema_path,
+            remedy="Give diff or history the side that is meant: they compare the states, batch by batch",
+        )
     converter, readers = rows_of_store(state, replace(request, flatten_collections=True))
     shaper = RowShaper(_changes_schema(converter.schema), request.shape)
     only = shaper.partition_id()

@@ -50,8 +50,12 @@ def has_timers(operator: Operator) -> bool:
     return operator.properties.get("timeMode", "") in _TIMERS
 
 
-def state_variable(operator: Operator, name: str | None, *, timers: bool) -> StateVariable:
+def state_variable(operator: Operator, name: str | None, batch_id: int, path: str, *, timers: bool) -> StateVariable:
     """The variable of that name, or the registered timers.
+
+    Args:
+        batch_id, path: of the operator and of its schemas, for messages: a query may have other variables after a
+            restart.
 
     Raises:
         CheckpointNotFoundError: there is none of that name; the message lists those that there are.
@@ -59,19 +63,18 @@ def state_variable(operator: Operator, name: str | None, *, timers: bool) -> Sta
     """
     named = state_variables(operator)
     has = f"Its state variables are {', '.join(sorted(named))}" if named else "It has no state variables"
+    who = f"operator {operator.operator_id}"
     if timers:
         if name is not None:
             raise StateStoreError("timers are no state variable", remedy="Give state_var or read_registered_timers")
         family = _TIMERS.get(operator.properties.get("timeMode", ""))
         if family is None:
-            raise StateStoreError(f"operator {operator.operator_id} has no timers", remedy=has)
+            raise StateStoreError(f"{who} has no timers at batch {batch_id}", path, remedy=has)
         return StateVariable(family, TIMER)
     if name is None:
-        raise StateStoreError(
-            f"the state of operator {operator.operator_id} is in state variables", remedy=f"{has}: give state_var"
-        )
+        raise StateStoreError(f"the state of {who} is in state variables", path, remedy=f"{has}: give state_var")
     if name not in named:
-        raise CheckpointNotFoundError(f"operator {operator.operator_id} has no state variable {name!r}", remedy=has)
+        raise CheckpointNotFoundError(f"{who} has no state variable {name!r} at batch {batch_id}", path, remedy=has)
     return StateVariable(name, named[name])
 
 

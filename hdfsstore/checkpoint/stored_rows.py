@@ -28,7 +28,10 @@ Readers: TypeAlias = dict[int, PartitionReader]
 def rows_of_request(state: OperatorState, request: StateRequest) -> tuple[Converter, Readers, KeyRange]:
     if request.join_side is not None:
         if request.key is not None:
-            raise ValueError("give a key or a join side: the keys of a side's store are not those of its rows")
+            raise StateStoreError(
+                "the keys of a join's side are not those of its rows, so no single one of them can be read",
+                remedy="Leave the key or the join side out; history takes both, and `where` a condition on the key",
+            )
         if request.of_variable or request.store_name != DEFAULT_STORE:
             raise StateStoreError(
                 "a side of a join is no store, state variable or timers, and cannot be read together with one",
@@ -54,13 +57,14 @@ def rows_of_store(state: OperatorState, request: StateRequest) -> tuple[RowConve
 
 def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> tuple[VariableConverter, Readers]:
     _refuse_schemas(request, store)
-    if not request.of_variable and _has_join_families(store):
+    if has_join_families(store):
         raise StateStoreError(
             f"the state of operator {state.operator.operator_id} is that of a stream-stream join",
             store.schema_path,
             remedy=f"Give one of its sides: join_side is {' or '.join(SIDES)}",
         )
-    variable = state_variable(state.operator, request.state_var, timers=request.read_registered_timers)
+    where = state.version - 1, store.schema_path
+    variable = state_variable(state.operator, request.state_var, *where, timers=request.read_registered_timers)
     rows = _family_converter(state, store, variable.name, lists=variable.kind == LIST)
     converter = VariableConverter(rows, variable, flatten=request.flatten_collections)
     return converter, _readers(state, store, converter.key_type, request.partitions, variable.name)
@@ -100,7 +104,7 @@ def _family_converter(state: OperatorState, store: Store, name: str, *, lists: b
 
 def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[Converter, Readers]:
     store = state.operator.stores[0]
-    if _has_join_families(store):
+    if has_join_families(store):
         return _of_join_families(state, request, side, store)
     count_store, row_store = (state.operator.store(name) for name in side_stores(side, state.operator))
     rows = _row_converter(state, row_store, None, request.value_schema)
@@ -110,7 +114,8 @@ def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tup
     return JoinSideConverter(counts, rows, count_readers, state.version), readers
 
 
-def _has_join_families(store: Store) -> bool:
+def has_join_families(store: Store) -> bool:
+    """Whether it is the store of a stream-stream join of state format 3 or 4."""
     names = side_families(SIDES[0])
     return store.has_families and any(family.name in names for family in store.column_families)
 

@@ -10,8 +10,8 @@ import typer
 
 from hdfsstore import Checkpoint
 from hdfsstore.checkpoint.join_state import SIDES
-from hdfsstore.checkpoint.operators import Operator
-from hdfsstore.checkpoint.parts import JOIN, parts_of_store
+from hdfsstore.checkpoint.operators import JOIN, Operator
+from hdfsstore.checkpoint.parts import parts_of_store
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.cli.option_file import read_options
 from hdfsstore.cli.output import TABLE_ROWS, note

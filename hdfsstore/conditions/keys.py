@@ -36,7 +36,7 @@ def parse_key(text: str, schema: pa.Schema) -> KeyPattern:
         given = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
         raise ConditionError(f"not JSON: {error}") from None
-    key = find_field(schema, ["key"])
+    key, schema = _key_of(schema)
     if not isinstance(given, dict) and key.type.num_fields == 1:
         given = {key.type.field(0).name: given}
     if not isinstance(given, dict):
@@ -49,10 +49,15 @@ def key_pattern(given: Mapping[str, Any], schema: pa.Schema) -> KeyPattern:
 
     Raises ConditionError.
     """
-    key = find_field(schema, ["key"])
+    key, schema = _key_of(schema)
     if not isinstance(given, Mapping):
         raise ConditionError(f"{given!r} is no mapping of some or all of the key's fields, which are {key.type}")
     return _struct(given, key, schema)
+
+
+def _key_of(schema: pa.Schema) -> tuple[Field, pa.Schema]:
+    """The column of keys, and a schema with no other: so an error lists none of another."""
+    return find_field(schema, ["key"]), pa.schema([schema.field("key")])
 
 
 def _struct(given: Mapping[str, Any], field: Field, schema: pa.Schema) -> KeyPattern:

@@ -73,7 +73,7 @@ def test_what_is_no_key(case: str) -> None:
     for key in ({"other": 1}, {}, {"k": 1.5}, pa.array([{"a": 1, "b": 2}]), pa.array([{"k": "a"}, {"k": "b"}])):
         with pytest.raises(hdfsstore.SchemaMismatchError, match="is no key of the store"):
             checkpoint.read_state(key=key)
-    with pytest.raises(ValueError, match="join side"):
+    with pytest.raises(hdfsstore.StateStoreError, match="Leave the key or the join side out"):
         hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint").read_state(join_side="left", key={"k": 1})
 
 

@@ -110,10 +110,27 @@ def test_names_that_do_not_exist() -> None:
             hdfsstore.Checkpoint(DATA / "spark-4.3.0/rocksdb_join_format4/checkpoint").read_state(
                 join_side="left", **{schema: pa.schema([("n", pa.int64())])}
             )
+    evolved = hdfsstore.Checkpoint(DATA / "spark-4.3.0/transform_avro_evolved/checkpoint")
+    with pytest.raises(StateStoreError, match=r"_stateSchema/.*no state variable 'fresh' at batch 0.*seen, times"):
+        evolved.diff(0, 3, state_var="fresh")
     with pytest.raises(StateStoreError, match="no stream-stream join"):
         checkpoint.read_state(join_side="left")
     with pytest.raises(StateStoreError, match="no side 'upper'"):
         hdfsstore.Checkpoint(DATA / "spark-4.3.0/rocksdb_join_format4/checkpoint").read_state(join_side="upper")
+
+
+@pytest.mark.parametrize("case", ["rocksdb_join_format3", "rocksdb_join_format4"])
+def test_what_is_not_read_of_a_join_names_its_sides(case: str) -> None:
+    checkpoint = hdfsstore.Checkpoint(DATA / f"spark-4.3.0/{case}/checkpoint")
+    for options in ({}, {"state_var": "left-keyToNumValues"}, {"read_registered_timers": True}):
+        with pytest.raises(StateStoreError, match=r"_stateSchema/.*stream-stream join.*join_side is left or right"):
+            checkpoint.read_state(**options)
+    with pytest.raises(StateStoreError, match=r"no store 'left-keyToNumValues'.*give join_side"):
+        checkpoint.read_state(store_name="left-keyToNumValues")
+    with pytest.raises(StateStoreError, match=r"_stateSchema/.*changes .* stream-stream join\. Give diff or history"):
+        checkpoint.read_changes(0, 1)
+    with pytest.raises(StateStoreError, match=r"no single one of them.*Leave the key or the join side out"):
+        checkpoint.read_state(join_side="left", key={"field0": "a"})
 
 
 def test_the_entries_of_a_map_in_several_batches() -> None:

@@ -67,8 +67,23 @@ def edit_of(
     sequence: int = 1,
 ) -> bytes:
     """An edit that adds a file."""
+    return log_of(new_file(103, number, smallest, largest, level=level, sequence=sequence) + more)
+
+
+def new_file(
+    tag: int,
+    number: int = 11,
+    smallest: bytes = internal(b"a"),
+    largest: bytes = internal(b"b"),
+    *,
+    path: bytes = b"",
+    fields: bytes = b"",
+    level: int = 6,
+    sequence: int = 1,
+) -> bytes:
     keys = b"".join(bytes((len(key),)) + key for key in (smallest, largest))
-    return log_of(bytes((103, level, number, 10)) + keys + varint(sequence) * 2 + b"\1" + more)
+    end = fields + b"\1" if tag == 103 else b""
+    return bytes((tag, level, number)) + path + b"\x0a" + keys + varint(sequence) * 2 + end
 
 
 def numbers(*edits: bytes) -> list[int]:
@@ -97,6 +112,9 @@ def test_edits_of_a_group_count_together() -> None:
         (varint(401) + bytes(3), "blob files"),
         (varint(200) + b"\1", "column families of RocksDB"),
         (varint(8191) + b"\0", "the tag 8191"),
+        (new_file(103, fields=varint(65) + b"\1\1"), "files in several folders"),
+        (new_file(103, fields=varint(66) + b"\0"), "the field 66"),
+        (new_file(102, path=b"\1"), "files in several folders"),
     ],
 )
 def test_edits_that_spark_cannot_make_are_refused_by_name(edit: bytes, named: str) -> None:
