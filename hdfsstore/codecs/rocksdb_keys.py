@@ -4,7 +4,8 @@
     key with a prefix      family | int32 LE n | n bytes: byte 0 and the row of the prefix's columns
                            | byte 0 | row of the other columns
     ordered key            the same with the columns that it is ordered by in front: the row has them as binaries, which
-                           cext/rocksdb_rows.pyx shows; the second row is left out if there is no other column
+                           cext/rocksdb_rows.pyx shows; the second row is left out if there is no other column (Spark
+                           4.3 puts one of no columns there; none of its families has such keys)
     ordered key in Avro    the same, and the first row has two binaries for each: marker, number or null
     timestamp in front     family | timestamp | byte 0 | row of all columns but the last, which is the timestamp
     timestamp at the end   family | byte 0 | row of all columns but the last | timestamp
