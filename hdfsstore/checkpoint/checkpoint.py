@@ -344,12 +344,14 @@ class Checkpoint:
     ) -> pa.Table:
         """The changes of a store in the batches from `start_batch_id` to `end_batch_id`, both included.
 
-        Columns: batch_id (int64), change_type ("update" or "delete"), key, value (null for a delete), partition_id
-        (int32), as Spark's `statestore` source has them with readChangeFeed.
+        Columns: batch_id (int64), change_type, key, value (null for a delete), partition_id (int32), as Spark's
+        `statestore` source has them with readChangeFeed. The change types are "update" and "delete"; in RocksDB also
+        "append" of a value that is merged, and "delete_range". The key of the latter is the first one of the range,
+        and the value is no value, but the end of the range as its bytes look as one.
 
         Raises:
-            As read_state; BatchNotAvailableError also if a batch has no delta any more, or if the number of partitions
-                changes.
+            As read_state; BatchNotAvailableError also if a batch has no delta any more, if the number of partitions
+                changes, or if a range of keys was deleted whose end does not look like a value.
         """
         request = StateRequest(
             operator_id=operator_id,

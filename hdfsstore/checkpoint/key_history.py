@@ -189,7 +189,7 @@ class _Story:
         try:
             # A batch in between may have lost its entry in the log of commits, or a file: what it did counts to this.
             changes = self._checkpoint.changes_to_read(self._rows_after + 1, request)
-            table = reading.read_table(changes, self._checkpoint.num_threads)
+            table = reading.read_changes_of_keys(changes, self._checkpoint.num_threads)
         except (BatchNotAvailableError, MissingFileError):  # Spark writes no changelog of a RocksDB unless told to
             return self._state(request)
         written, exists = self.identity.of_changes(self._meant(table.to_batches(), table.schema))

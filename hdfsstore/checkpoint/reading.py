@@ -1,7 +1,8 @@
 """Reads the rows of a store after a batch, or its changes over a range of batches, into Arrow.
 
 Columns are those of Spark's `statestore` source: key struct, value struct, partition_id int32; with changes, batch_id
-int64 and change_type ("update", "delete" or, where values are merged in RocksDB, "append") come first.
+int64 and change_type come first: "update", "delete", and in RocksDB "append" where values are merged, and
+"delete_range" where a range of keys is deleted, whose key is the first one and whose value has the bytes of the end.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.checkpoint.operator_state import OperatorState
-from hdfsstore.checkpoint.row_converter import APPEND, DELETE, UPDATE, Convert, Converter, PartitionIds, RowConverter
+from hdfsstore.checkpoint.row_converter import (
+    APPEND,
+    DELETE,
+    DELETE_RANGE,
+    UPDATE,
+    Convert,
+    Converter,
+    PartitionIds,
+    RowConverter,
+)
 from hdfsstore.checkpoint.row_shape import RowShaper
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.checkpoint.state_variables import VariableConverter
@@ -27,6 +37,8 @@ from hdfsstore.state.parallel import run_all, stream_all
 from hdfsstore.state.protocols import KeyRange
 
 RANGE_DELETION = 15
+# Those of records, by their kinds.
+_NAMES_OF_KINDS = [DELETE, UPDATE, APPEND, *[None] * (RANGE_DELETION - 3), DELETE_RANGE]
 _RESTORE = "Restore the file, or read a batch that does not need it"
 
 
@@ -34,6 +46,14 @@ def read_table(rows: RowsToRead | ChangesToRead, threads: int) -> pa.Table:
     """The rows, or every record of some deltas, as a table: partition by partition, in their order."""
     loaded = run_all([partial(rows.load, partition_id) for partition_id in rows.partition_ids], threads)
     return pa.Table.from_batches(chain.from_iterable(loaded), rows.schema)
+
+
+def read_changes_of_keys(changes: ChangesToRead, threads: int) -> pa.Table:
+    """The same of changes of whole rows, each of one key. BatchNotAvailableError: there is one of a range of keys."""
+    table = read_table(changes, threads)
+    if pc.any(pc.equal(table["change_type"], DELETE_RANGE)).as_py():
+        raise _range_deleted()
+    return table
 
 
 def open_state(rows: RowsToRead, threads: int) -> pa.RecordBatchReader:
@@ -127,13 +147,39 @@ class ChangesToRead:
         schema = _changes_schema(self._converter.schema)
 
         def convert(version: int, chunk: RecordChunk) -> pa.RecordBatch:
-            types, columns = self._converter.changes(chunk, _change_types(chunk))
+            types, columns = self._changes(chunk)
             batch_ids = pa.repeat(pa.scalar(version - 1, pa.int64()), len(types))
             batch = pa.RecordBatch.from_arrays([batch_ids, types, *columns, ids.array(len(types))], schema=schema)
             return self._shaper(batch)
 
         with reading(), remedied(_RESTORE):
             return self._readers[partition_id].changes(self._versions, convert)
+
+    def _changes(self, chunk: RecordChunk) -> tuple[pa.StringArray, list[pa.Array]]:
+        """The types and columns of a delta's records.
+
+        Raises:
+            BatchNotAvailableError: a range of keys was deleted whose end does not look like a value. Spark shows
+                whatever it finds there.
+        """
+        types = _change_types(chunk)
+        ranges = pc.equal(types, DELETE_RANGE)
+        try:
+            return self._converter.changes(chunk, types)
+        except StateStoreError as error:
+            if not pc.any(ranges).as_py():
+                raise
+            others = pc.indices_nonzero(pc.invert(ranges))
+            self._converter.changes(chunk.take(others.cast(pa.int64())), types.take(others))
+            raise _range_deleted(chunk.path) from error
+
+
+def _range_deleted(path: str | None = None) -> BatchNotAvailableError:
+    return BatchNotAvailableError(
+        "a range of keys was deleted, which cannot be told as changes of single keys",
+        path,
+        remedy="Read the state of the batch and of the one before",
+    )
 
 
 def changes_to_read(state: OperatorState, request: StateRequest, versions: range) -> ChangesToRead:
@@ -159,19 +205,9 @@ def _changes_schema(rows: pa.Schema) -> pa.Schema:
 
 
 def _change_types(chunk: RecordChunk) -> pa.StringArray:
-    """The change_type of each record of a delta, as Spark names it; without types, a record without value deletes.
-
-    Raises:
-        BatchNotAvailableError: a range of keys was deleted, of which nobody knows the keys.
-    """
+    """The change_type of each record of a delta, as Spark names it; without types, a record without value deletes."""
     if chunk.kinds is None:
         spans = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.values])
         return pa.array([UPDATE, DELETE]).take(pc.less(spans, 0).cast(pa.int8()))
     kinds = pa.Array.from_buffers(pa.uint8(), len(chunk), [None, chunk.kinds])
-    if pc.any(pc.equal(kinds, RANGE_DELETION)).as_py():
-        raise BatchNotAvailableError(
-            "a range of keys was deleted, which cannot be told as changes of single keys",
-            chunk.path,
-            remedy="Read the state of the batch and of the one before",
-        )
-    return pa.array([DELETE, UPDATE, APPEND]).take(kinds)
+    return pa.array(_NAMES_OF_KINDS).take(kinds)

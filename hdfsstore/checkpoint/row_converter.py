@@ -18,7 +18,7 @@ from hdfsstore.errors import SchemaMismatchError, StateStoreError
 # A key as its fields by name, or as an array with this one row, whose fields count by their places.
 Key: TypeAlias = "Mapping[str, Any] | pa.StructArray"
 # The change types of records.
-UPDATE, DELETE, APPEND = "update", "delete", "append"
+UPDATE, DELETE, APPEND, DELETE_RANGE = "update", "delete", "append", "delete_range"
 
 Convert = Callable[[RecordChunk], pa.RecordBatch]
 

@@ -91,7 +91,7 @@ def _changes(
         return None
     try:
         changes = checkpoint.changes_to_read(start_batch_id + 1, request)
-        return reading.read_table(changes, checkpoint.num_threads)
+        return reading.read_changes_of_keys(changes, checkpoint.num_threads)
     except BatchNotAvailableError:  # Spark writes no changelog of a RocksDB unless told to
         return None
 

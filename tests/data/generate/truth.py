@@ -120,6 +120,14 @@ def feeds_between_repartitions(checkpoint: Path, committed: list[int]) -> Iterat
             yield first + 1, end - 1
 
 
+def feed_of_changelogs(operator: Path, committed: list[int]) -> Iterator[tuple[int, int]]:
+    """The batches up to the last one that have changelogs, if the first one has none."""
+    written = {int(re.split("[_.]", file.name)[0]) - 1 for file in operator.glob("0/*.changelog")}
+    first = next((batch for batch in reversed(committed) if batch not in written), -1) + 1
+    if written and committed[0] < first <= committed[-1]:
+        yield first, committed[-1]
+
+
 def partitions(checkpoint: Path, batch: int) -> str:
     """How many the offset log says."""
     entry = json.loads((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").split("\n")[1])
@@ -156,7 +164,10 @@ def reads(checkpoint: Path) -> Iterator[Read]:
                     yield replace(read, batch_id=batch)
                 if not timers:  # Spark fails on the first change of one
                     yield replace(read, change_feed=feed)
-                    for part in feeds_between_repartitions(checkpoint, committed):
+                    for part in (
+                        *feeds_between_repartitions(checkpoint, committed),
+                        *feed_of_changelogs(operator, committed),
+                    ):
                         yield replace(read, batch_id=part[1], change_feed=part, of_few=True)
                 if kind in ("ListState", "MapState"):
                     yield replace(read, nested=True)
