@@ -8,13 +8,12 @@ from functools import partial
 from hdfsstore.checkpoint import conf as confs
 from hdfsstore.checkpoint.batch_conf import BatchConf, first_repartition, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs, Logged
-from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
+from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import Operator, OperatorFiles, list_operators
 from hdfsstore.errors import BatchNotAvailableError, CheckpointNotFoundError, UnsupportedProviderError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import both, in_order
-
-_ROCKSDB_ENDINGS = (".zip", ".changelog")
+from hdfsstore.state.readers import backend_of
 
 
 class CommittedStates:
@@ -106,10 +105,7 @@ class CommittedStates:
 
     def provider_of(self, conf: Mapping[str, str]) -> str:
         """The class of the state store provider that wrote a batch with that conf, else told by the files."""
-        found = (
-            confs.ROCKSDB_PROVIDER if confs.PROVIDER not in conf and self._has_rocksdb_files() else confs.HDFS_PROVIDER
-        )
-        return conf.get(confs.PROVIDER, found)
+        return conf[confs.PROVIDER] if confs.PROVIDER in conf else self._provider_of_files()
 
     def _unique_ids(self, operator_id: int, logged: Logged, batch_ids: Sequence[int]) -> dict[int, list[list[str]]]:
         """Version -> partition -> the id of each store, for those of these batches that wrote ids."""
@@ -125,7 +121,7 @@ class CommittedStates:
     def _readable(self, conf: Mapping[str, str]) -> str:
         """The provider of a batch with that conf. Raises UnsupportedProviderError if it is none of Spark's."""
         provider = self.provider_of(conf)
-        if provider not in PROVIDERS:
+        if provider not in confs.BACKENDS:
             raise UnsupportedProviderError(
                 f"the state is in the format of {provider}, which this release cannot read",
                 self._path,
@@ -133,8 +129,8 @@ class CommittedStates:
             )
         return provider
 
-    def _has_rocksdb_files(self) -> bool:
+    def _provider_of_files(self) -> str:
         stores = (store for operator in list_operators(self._fs, self._path) for store in operator.stores)
         folders = (store.partition_path(partition) for store in stores for partition in store.partition_ids)
         with in_order(self._fs, [partial(self._fs.list_folder, folder) for folder in folders]) as listed:
-            return any(info.base_name.endswith(_ROCKSDB_ENDINGS) for infos in listed for info in infos)
+            return confs.PROVIDERS[backend_of(info.base_name for infos in listed for info in infos)]

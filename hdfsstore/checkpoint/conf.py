@@ -18,6 +18,9 @@ STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistributio
 
 HDFS_PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+# The backend that reads the files of each provider.
+BACKENDS = {HDFS_PROVIDER: "hdfs", ROCKSDB_PROVIDER: "rocksdb"}
+PROVIDERS = {backend: provider for provider, backend in BACKENDS.items()}
 
 
 def compression_codec(conf: Mapping[str, str]) -> str:

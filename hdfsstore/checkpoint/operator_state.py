@@ -11,20 +11,15 @@ from hdfsstore.checkpoint.operators import Operator, Store
 from hdfsstore.checkpoint.spark_quirks import prefix_encoder
 from hdfsstore.checkpoint.state_schema import ColumnFamily
 from hdfsstore.codecs.avro_rows import AvroRows
-from hdfsstore.codecs.records import RecordChunk, RecordFormat
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.rocksdb_keys import KeyCodec, Rows, RowsOf, family_prefix, key_codec
 from hdfsstore.codecs.rocksdb_values import ValueCodec
 from hdfsstore.codecs.types import StructType
 from hdfsstore.codecs.unsafe_row import RowCodec
 from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
 from hdfsstore.fs.file_manager import FileManager
-from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
 from hdfsstore.state.protocols import PartitionReader
-from hdfsstore.state.rocksdb.changelog import changelog_format
-from hdfsstore.state.rocksdb.family_reader import FamilyReader
-from hdfsstore.state.rocksdb.partition_reader import RocksDbPartitionReader
-
-PROVIDERS = (confs.HDFS_PROVIDER, confs.ROCKSDB_PROVIDER)
+from hdfsstore.state.readers import PartitionFiles, WrittenFiles, family_of, open_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class OperatorState:
 
     Attributes:
         fs: the checkpoint's filesystem.
-        provider: the class of the state store provider, one of PROVIDERS.
+        provider: the class of the state store provider, one of those of conf.BACKENDS.
         operator: the operator, with the metadata it has at the batch.
         version: the version that the batch wrote.
         unique_ids: version -> partition -> the unique id of each of the operator's stores, for the versions that have
@@ -54,20 +49,12 @@ class OperatorState:
 
     def reader(self, store: Store, partition_id: int, family: str | None = None) -> PartitionReader:
         """Reads one partition of a store of the operator, or one column family in it."""
-        reader = self.files(store, partition_id)
-        return FamilyReader(reader, family) if family and isinstance(reader, RocksDbPartitionReader) else reader
+        return family_of(self.files(store, partition_id), family)
 
-    def files(self, store: Store, partition_id: int) -> HdfsPartitionReader | RocksDbPartitionReader:
+    def files(self, store: Store, partition_id: int) -> PartitionFiles:
         """Reads one partition of a store of the operator, and tells what its files take."""
-        codec, row_checksums = confs.compression_codec(self.conf), confs.row_checksum(self.conf)
-        where = self.fs, store.partition_path(partition_id)
-        unique_ids = self._unique_ids(store, partition_id)
-        if self.provider == confs.HDFS_PROVIDER:
-            deltas = RecordFormat(codec, row_checksums, self.max_record_bytes)
-            return HdfsPartitionReader(*where, deltas, unique_ids, empty_folder=self.empty_folders)
-        file_format = changelog_format(codec, self.max_record_bytes, row_checksums=row_checksums, checksum_files=True)
-        delimiter = confs.merge_delimiter(self.conf)
-        return RocksDbPartitionReader(*where, file_format, unique_ids, delimiter, empty_folder=self.empty_folders)
+        folder, unique_ids = store.partition_path(partition_id), self._unique_ids(store, partition_id)
+        return open_files(self.fs, folder, self._written, unique_ids, empty_folder=self.empty_folders)
 
     def partitions(self, store: Store, key_type: StructType | None) -> list[int]:
         """The partitions of a store that have its state at the version.
@@ -119,8 +106,8 @@ class OperatorState:
         return key_codec(family.key_type, family.key_encoder, b"", *key_rows), values
 
     def codecs(self, store: Store, key_type: StructType, value_type: StructType) -> tuple[KeyCodec, ValueCodec] | None:
-        """How the keys and values of a store in RocksDB hold their rows; None: they are the rows."""
-        if self.provider == confs.HDFS_PROVIDER:
+        """How the keys and values of a store without column families hold their rows; None: they are the rows."""
+        if not self._written.encodes_rows:
             return None
         row_checksums = confs.row_checksum(self.conf)
         return (
@@ -134,6 +121,16 @@ class OperatorState:
             for chunk in self.reader(store, partition_id).stream(self.version, RecordChunk.copy):
                 return chunk
         return None
+
+    @property
+    def _written(self) -> WrittenFiles:
+        return WrittenFiles(
+            confs.BACKENDS[self.provider],
+            confs.compression_codec(self.conf),
+            confs.row_checksum(self.conf),
+            self.max_record_bytes,
+            confs.merge_delimiter(self.conf),
+        )
 
     def _unique_ids(self, store: Store, partition_id: int) -> dict[int, str]:
         position = [other.name for other in self.operator.stores].index(store.name)

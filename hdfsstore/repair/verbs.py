@@ -26,7 +26,6 @@ from hdfsstore.repair.source import Source
 log = logging.getLogger("hdfsstore.repair")
 
 # The state store providers by the names that users give.
-PROVIDERS = {"hdfs": confs.HDFS_PROVIDER, "rocksdb": confs.ROCKSDB_PROVIDER}
 _FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
@@ -155,8 +154,8 @@ def _written(
     started = time.monotonic()
     if partitions is not None and not 1 <= partitions <= MOST_PARTITIONS:
         raise ValueError(f"partitions is {partitions:,}; give 1 to {MOST_PARTITIONS:,}")
-    if provider is not None and provider not in PROVIDERS:
-        raise ValueError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
+    if provider is not None and provider not in confs.PROVIDERS:
+        raise ValueError(f"provider is {provider!r}, not one of {', '.join(confs.PROVIDERS)}")
     if to is not None and options.get("file_sink") is not None:
         raise RepairError(
             "the log of a file sink goes on by itself from a new checkpoint",
@@ -175,7 +174,7 @@ def _written(
     work = Rewrite(
         source,
         partitions,
-        None if provider is None else PROVIDERS[provider],
+        None if provider is None else confs.PROVIDERS[provider],
         edits,
         options.get("operator_kinds", {}),
         options.get("limits", Limits()),

@@ -13,7 +13,7 @@ from hdfsstore.checkpoint.batch_conf import BatchConf
 from hdfsstore.checkpoint.checkpoint import Checkpoint
 from hdfsstore.checkpoint.location import sources_folder
 from hdfsstore.checkpoint.offset_log import OffsetLogEntry
-from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
+from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.operators import OperatorFiles, Store
 from hdfsstore.codecs.records import MAX_RECORD_BYTES
 from hdfsstore.errors import MissingFileError, StateStoreError, UnsupportedProviderError
@@ -139,7 +139,7 @@ def _state(checkpoint: Checkpoint, files: OperatorFiles, same: Sequence[int], lo
     newest = same[-1]
     conf = logged.offsets[newest].conf
     provider = conf.get(confs.PROVIDER) or checkpoint.provider
-    if provider not in PROVIDERS:
+    if provider not in confs.BACKENDS:
         raise UnsupportedProviderError(
             f"the state is in the format of {provider}, which cannot be read here",
             f"{checkpoint.path}/state/{files.operator_id}",

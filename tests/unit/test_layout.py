@@ -90,6 +90,13 @@ def test_imports_go_up_the_table() -> None:
     assert not against
 
 
+def test_checkpoints_do_not_know_what_files_their_state_is_in() -> None:
+    of_backends = ("hdfsstore.state.hdfs.", "hdfsstore.state.rocksdb.")
+    readers = [path for module, path in modules().items() if module.startswith("hdfsstore.checkpoint.")]
+    assert readers
+    assert not [each for path in readers for each in imports(path) if each.startswith(of_backends)]
+
+
 def test_no_modules_import_each_other() -> None:
     TopologicalSorter({module: set(imports(path)) for module, path in modules().items()}).prepare()
 

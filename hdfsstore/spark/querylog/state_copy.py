@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hdfsstore._cext.records import encode_records
 from hdfsstore.checkpoint import conf as confs
-from hdfsstore.checkpoint.operator_state import PROVIDERS, OperatorState
+from hdfsstore.checkpoint.operator_state import OperatorState
 from hdfsstore.checkpoint.row_converter import RowConverter
 from hdfsstore.codecs.compression import compressed
 from hdfsstore.codecs.types import StructType
@@ -72,7 +72,7 @@ def provider_of(theirs: str, spark_conf: Mapping[str, str]) -> str:
         UnsupportedProviderError: this release cannot read its files.
     """
     name = spark_conf.get(confs.PROVIDER, confs.HDFS_PROVIDER)
-    if name not in PROVIDERS:
+    if name not in confs.BACKENDS:
         raise UnsupportedProviderError(
             f"the state is kept by {name}, whose files this release cannot read",
             theirs,
