@@ -42,7 +42,7 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
     if not set(names) <= set(stores):
         raise StateStoreError(
             f"operator {operator.operator_id} is no stream-stream join; its stores are {', '.join(stores)}",
-            remedy="Read it without join_side",
+            remedy="Read it without the side of a join",
         )
     return names
 

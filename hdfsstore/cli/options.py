@@ -122,6 +122,8 @@ def state_request(
     timers: bool,
 ) -> StateRequest:
     """What the options ask for, of no batch. Raises BadParameter, which lists what there is, if it is no one part."""
+    if state_var is not None and timers:
+        raise typer.BadParameter("timers are no state variable: give --state-var or --timers")
     if join_side is None:
         _check_store(checkpoint, operator_id, store_name)
         if state_var is None and not timers:
@@ -143,7 +145,9 @@ def _check_store(checkpoint: Checkpoint, operator_id: int, store_name: str) -> N
         return
     names = [f"--operator {operator.operator_id} --store {store.name} ({operator.name})" for operator, store in there]
     listed = "; there are " + ", ".join(names) if there else "; this checkpoint has no state"
-    of_join = any(store.name.startswith(f"{side}-") for _, store in there for side in SIDES)
+    of_join = any(
+        operator.name == JOIN or store.name.startswith(tuple(f"{side}-" for side in SIDES)) for operator, store in there
+    )
     advice = f". {_JOIN_SIDE} shows what a side of the join buffers" if of_join else ""
     raise typer.BadParameter(f"operator {operator_id} has no store {store_name}{listed}{advice}")
 

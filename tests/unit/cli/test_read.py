@@ -160,6 +160,30 @@ def test_usage_errors(arguments: list[str], message: str, run: Run) -> None:
 @pytest.mark.parametrize(
     ("case", "arguments", "message"),
     [
+        (
+            "transform_event_timers",
+            ["--timers", "--state-var", "count"],
+            "timers are no state variable: give --state-var or --timers",
+        ),
+        (
+            "rocksdb_join_format4",
+            ["--store", "left-keyWithTsToValues"],
+            "has no store left-keyWithTsToValues; there are --operator 0 --store default (symmetricHashJoin). "
+            "--join-side left or right shows what a side of the join buffers",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [["read"], ["history", "--key", "{}"], ["diff", "--from", 0, "--to", 1]], ids=str)
+def test_usage_errors_of_stores_with_column_families(
+    case: str, arguments: list[str], message: str, command: list[Any], run: Run
+) -> None:
+    ran = run(command[0], checkpoint(case), *command[1:], *arguments, exit_code=2)
+    assert message in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments", "message"),
+    [
         ("aggregation", ["--batch", "99"], "99"),
         ("unfinished_batch", ["--batch", "3"], "3"),
         ("nothing", [], "there is no checkpoint"),
