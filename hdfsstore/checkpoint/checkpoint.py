@@ -31,6 +31,7 @@ from hdfsstore.errors import (
     CorruptFileError,
     RepairUnderWayError,
     StateStoreError,
+    remedied,
 )
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.local_files import LocalFileManager
@@ -39,6 +40,8 @@ from hdfsstore.fs.storage_options import StorageOptions
 
 log = logging.getLogger("hdfsstore.checkpoint")
 
+# For files that name no other remedy: logs, metadata and schemas.
+_RESTORE = "Restore the file from a copy"
 # So many requests at a time are as quick as more, where each takes 20 ms.
 _REMOTE_THREADS = 16
 
@@ -128,10 +131,11 @@ class Checkpoint:
         Raises:
             CorruptFileError: a damaged entry of a log that is not in `damaged`.
         """
-        logged = self._logs.look()
-        started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
-        committed = [batch_id for batch_id in started if batch_id in logged.commits.files]
-        finished = self._logs.commits.read_all(logged.commits, committed)
+        with remedied(_RESTORE):
+            logged = self._logs.look()
+            started = self._logs.offsets.read_all(logged.offsets, logged.offsets.files)
+            committed = [batch_id for batch_id in started if batch_id in logged.commits.files]
+            finished = self._logs.commits.read_all(logged.commits, committed)
         files = logged.offsets.files
         return [
             to_batch(number, files[number].path, entry, finished.get(number), number in logged.done)
@@ -475,7 +479,8 @@ class Checkpoint:
 
     def rows_to_read(self, request: StateRequest) -> reading.RowsToRead:
         """The same rows as read_state's, to be read partition by partition. It raises the same errors."""
-        return reading.rows_to_read(self.operator_state(request.operator_id, request.batch_id), request)
+        with remedied(_RESTORE):
+            return reading.rows_to_read(self.operator_state(request.operator_id, request.batch_id), request)
 
     def changes_to_read(self, start_batch_id: int, request: StateRequest) -> reading.ChangesToRead:
         """The same changes as read_changes', to be read partition by partition; `request` names the last batch."""
@@ -486,10 +491,11 @@ class Checkpoint:
                 self.path,
                 remedy="Give the earlier one first",
             )
-        self._states.committed(start_batch_id)
-        self._states.check_deltas(range(start_batch_id, end_batch_id + 1))
-        state = self.operator_state(request.operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
-        return reading.changes_to_read(state, request, range(start_batch_id + 1, end_batch_id + 2))
+        with remedied(_RESTORE):
+            self._states.committed(start_batch_id)
+            self._states.check_deltas(range(start_batch_id, end_batch_id + 1))
+            state = self.operator_state(request.operator_id, end_batch_id, range(start_batch_id, end_batch_id + 1))
+            return reading.changes_to_read(state, request, range(start_batch_id + 1, end_batch_id + 2))
 
     def operator_state(
         self, operator_id: int = 0, batch_id: int | None = None, batch_ids: Sequence[int] = ()

@@ -27,7 +27,7 @@ from hdfsstore.checkpoint.operator_metadata import OperatorMetadataFiles, StoreM
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
-from hdfsstore.errors import CheckpointNotFoundError, StateStoreError
+from hdfsstore.errors import CheckpointNotFoundError, MissingFileError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import both, in_order
 
@@ -138,8 +138,13 @@ class Store:
         return bool(self._schema_files)
 
     def family(self, name: str) -> ColumnFamily:
-        """The column family of that name. CheckpointNotFoundError: there is none."""
-        for family in self.column_families:
+        """The column family of that name.
+
+        Raises:
+            CheckpointNotFoundError: there is none.
+            MissingFileError: there is no schema file.
+        """
+        for family in self.named_families:
             if family.name == name:
                 return family
         raise CheckpointNotFoundError(
@@ -152,6 +157,17 @@ class Store:
     def column_families(self) -> list[ColumnFamily]:
         """The schema of each column family. Most stores have one, "default"; without a schema file there is none."""
         return self._families(self.schema_path)
+
+    @property
+    def named_families(self) -> list[ColumnFamily]:
+        """The same of a store of which has_families is true. MissingFileError: its schema file is missing."""
+        if not self.column_families:
+            raise MissingFileError(
+                "the operator's metadata names this schema file, and it is missing",
+                self.schema_path,
+                remedy="Restore it: it has the column families and their types",
+            )
+        return self.column_families
 
     def value_types(self, name: str) -> dict[int, StructType]:
         """Schema id -> the type of the values of a column family that were written with it."""

@@ -63,6 +63,8 @@ def state_variable(operator: Operator, name: str | None, batch_id: int, path: st
     """
     named = state_variables(operator)
     has = f"Its state variables are {', '.join(sorted(named))}" if named else "It has no state variables"
+    if operator.name is None:
+        has = "The checkpoint has no metadata of the operator, which would name its state variables"
     who = f"operator {operator.operator_id}"
     if timers:
         if name is not None:

@@ -117,7 +117,7 @@ def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tup
 def has_join_families(store: Store) -> bool:
     """Whether it is the store of a stream-stream join of state format 3 or 4."""
     names = side_families(SIDES[0])
-    return store.has_families and any(family.name in names for family in store.column_families)
+    return store.has_families and any(family.name in names for family in store.named_families)
 
 
 def _readers(

@@ -133,7 +133,9 @@ class AvroRows:
         except KeyError:
             known = ", ".join(map(str, sorted({self._schema_id, *self._writers})))  # type: ignore[type-var]
             raise CorruptFileError(
-                f"a row in Avro has schema id {schema_id}, and the schema files have {known}", offset=offset
+                f"a row in Avro has schema id {schema_id}, and the schema files have {known}",
+                offset=offset,
+                remedy="Restore the schema file of that id, which is in _stateSchema/ with those that are there",
             ) from None
 
 

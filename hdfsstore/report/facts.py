@@ -117,7 +117,7 @@ def batch_facts(logs: BatchLogs, logged: Logged, newest: int | None = None) -> l
 
 def rows_by_family(state: OperatorState, store: Store, partition_id: int) -> Counter[str]:
     """The rows of a partition by column family. They are counted as they are stored: none is decoded."""
-    families: list[str | None] = [family.name for family in store.column_families] if store.has_families else [None]
+    families: list[str | None] = [family.name for family in store.named_families] if store.has_families else [None]
     return Counter(
         {
             name or DEFAULT_FAMILY: sum(state.reader(store, partition_id, name).stream(state.version, len))

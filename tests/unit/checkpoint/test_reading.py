@@ -387,3 +387,15 @@ def test_a_log_that_is_purged_after_its_listing_leaves_the_conf_of_the_next(
     monkeypatch.setattr(BatchLogs, "look", lambda _: logged)
     monkeypatch.setattr(MetadataLog, "read", purged)
     assert counted(checkpoint.read_state(batch_id=0)) == expected
+
+
+@pytest.mark.parametrize("name", ["commits/0", "state/0/0/_metadata/schema", "state/0/_metadata/metadata"])
+def test_a_damaged_log_or_schema_names_file_place_and_remedy(name: str, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(SPARK / "rocksdb_unique_ids/checkpoint", tmp_path / "checkpoint"))
+    (copy / name).write_bytes((copy / name).read_bytes()[:-9])
+    (copy / name).with_name(f".{Path(name).name}.crc").unlink()
+    with pytest.raises(hdfsstore.CorruptFileError) as caught:
+        hdfsstore.Checkpoint(copy).read_state(batch_id=0)
+    assert caught.value.path == str(copy / name)
+    assert caught.value.offset
+    assert caught.value.remedy == "Restore the file from a copy"

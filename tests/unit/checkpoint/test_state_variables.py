@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,44 @@ def test_what_is_not_read_of_a_join_names_its_sides(case: str) -> None:
         checkpoint.read_changes(0, 1)
     with pytest.raises(StateStoreError, match=r"no single one of them.*Leave the key or the join side out"):
         checkpoint.read_state(join_side="left", key={"field0": "a"})
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments"),
+    [("transform_structures", {"state_var": "seen"}), ("rocksdb_join_format4", {"join_side": "left"})],
+)
+def test_a_schema_file_that_is_missing_or_cut(case: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(DATA / f"spark-4.3.0/{case}/checkpoint", tmp_path / "checkpoint"))
+    (schema,) = copy.glob("state/0/_stateSchema/default/[0-9]*")
+    schema.with_name(f".{schema.name}.crc").unlink()
+    for content, error in ((schema.read_bytes()[:-20], hdfsstore.CorruptFileError), (None, hdfsstore.MissingFileError)):
+        schema.unlink()
+        if content:
+            schema.write_bytes(content)
+        checkpoint = hdfsstore.Checkpoint(copy)
+        for read in (checkpoint.read_state, partial(checkpoint.history, {}), partial(checkpoint.diff, 0, 1)):
+            with pytest.raises(error) as caught:
+                read(**arguments)
+            assert caught.value.path == str(schema)
+            assert caught.value.remedy
+    with pytest.raises(hdfsstore.MissingFileError):
+        hdfsstore.Checkpoint(copy).read_changes(0, 1, state_var=arguments.get("state_var"))
+
+
+def test_a_checkpoint_that_has_lost_the_metadata_of_its_operator(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(STRUCTURES, tmp_path / "checkpoint"))
+    shutil.rmtree(copy / "state/0/_metadata")
+    with pytest.raises(StateStoreError, match="no metadata of the operator, which would name its state variables"):
+        hdfsstore.Checkpoint(copy).read_state(state_var="seen")
+
+
+def test_rows_of_a_schema_whose_file_is_missing(tmp_path: Path) -> None:
+    evolved = DATA / "spark-4.3.0/transform_avro_evolved/checkpoint"
+    copy = Path(shutil.copytree(evolved, tmp_path / "checkpoint"))
+    (oldest,) = copy.glob("state/0/_stateSchema/default/0_*")
+    oldest.unlink()
+    with pytest.raises(StateStoreError, match=r"has schema id 0, .* have 1 .*Restore the schema file of that id"):
+        hdfsstore.Checkpoint(copy).read_state(state_var="seen")
 
 
 def test_the_entries_of_a_map_in_several_batches() -> None:

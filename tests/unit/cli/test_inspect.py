@@ -225,6 +225,14 @@ def test_a_damaged_state_file_hides_nothing_else(run: Run, tmp_path: Path) -> No
     assert store["partitions"][0]["bytes"] == 4 * 20
 
 
+def test_a_schema_file_that_is_missing_makes_no_store_empty(run: Run, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint("transform_structures"), tmp_path / "checkpoint"))
+    shutil.rmtree(copy / "state/0/_stateSchema")
+    (store,) = json.loads(run("inspect", copy, "--json").out)["operators"][0]["stores"]
+    assert "names this schema file, and it is missing" in store["note"]
+    assert {partition["rows"] for partition in store["partitions"]} == {None}
+
+
 def test_a_log_that_a_power_cut_has_left_half_written(run: Run, tmp_path: Path) -> None:
     shutil.copytree(checkpoint("aggregation"), tmp_path, dirs_exist_ok=True)
     whole = json.loads(run("inspect", tmp_path, "--json").out)
