@@ -5,6 +5,12 @@ nor is a file deleted that was to be replaced, until one of these is so:
 
     replaced    it is seen that the request has taken effect, and no other try of it was left waiting
     all         the timeout has passed once more. The server has dropped by then what it had not begun
+
+A request may also succeed after a try that was left waiting, and that may take effect later:
+
+    replaced    such a try is refused where a newer file is (s3/writing.py), but it would bring back a deleted one. So
+                the file is not deleted until the timeout has passed
+    deleted     nothing is written there until the timeout has passed
 """
 
 from __future__ import annotations
@@ -31,7 +37,8 @@ class Tries:
 class _Unknown:
     has_landed: HasLanded
     until: float
-    deletes: bool
+    no_writes: bool
+    no_deletions: bool
 
 
 class UnknownOutcomes:
@@ -70,8 +77,16 @@ class UnknownOutcomes:
             FileSystemTimeoutError: an earlier request may still take effect. Its `tries` is 0.
         """
         unknown = self._names.get(name)
-        if unknown is None:
-            return
+        if unknown is not None and unknown.no_writes:
+            self._check(name, unknown)
+
+    def check_deletion(self, name: str) -> None:
+        """Is called before a file is deleted, which an earlier write could bring back. Raises what `check` raises."""
+        unknown = self._names.get(name)
+        if unknown is not None and unknown.no_deletions:
+            self._check(name, unknown)
+
+    def _check(self, name: str, unknown: _Unknown) -> None:
         left = unknown.until - time.monotonic()
         if left > 0 and not unknown.has_landed():
             raise FileSystemTimeoutError(
@@ -83,12 +98,6 @@ class UnknownOutcomes:
             )
         self._names.pop(name, None)
 
-    def check_deletion(self, name: str) -> None:
-        """Is called before a file is deleted, which an earlier write could bring back. Raises what `check` raises."""
-        unknown = self._names.get(name)
-        if unknown is not None and not unknown.deletes:
-            self.check(name)
-
     @contextmanager
     def _around(self, names: Iterable[str], has_landed: HasLanded, *, deletes: bool) -> Iterator[Tries]:
         tries = Tries()
@@ -98,20 +107,23 @@ class UnknownOutcomes:
             # If one of several tries is seen, another one may still be on its way.
             is_one = not tries.hanging or error.tries == 1
             if error.tries:
-                self._add(names, has_landed if is_one else _never_seen, deletes=deletes)
+                self._add(names, has_landed if is_one else _never_seen, no_deletions=not deletes)
             raise
         except Exception:  # the server has refused it, or it was never asked
             if tries.hanging:
-                self._add(names, _never_seen, deletes=deletes)
+                self._add(names, _never_seen, no_deletions=not deletes)
             raise
         except BaseException:  # a KeyboardInterrupt
-            self._add(names, has_landed, deletes=deletes)
+            self._add(names, _never_seen if tries.hanging else has_landed, no_deletions=not deletes)
             raise
+        if tries.hanging:
+            self._add(names, _never_seen, no_writes=deletes, no_deletions=not deletes)
 
-    def _add(self, names: Iterable[str], has_landed: HasLanded, *, deletes: bool) -> None:
+    def _add(self, names: Iterable[str], has_landed: HasLanded, *, no_writes: bool = True, no_deletions: bool) -> None:
         now = time.monotonic()
         self._names = {name: unknown for name, unknown in list(self._names.items()) if unknown.until > now}
-        self._names.update((name, _Unknown(has_landed, now + self._window_s, deletes)) for name in names)
+        unknown = _Unknown(has_landed, now + self._window_s, no_writes, no_deletions)
+        self._names.update(dict.fromkeys(names, unknown))
 
 
 def _never_seen() -> bool:

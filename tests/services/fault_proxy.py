@@ -33,6 +33,7 @@ class Fault:
             delay: `before` is called, and then all goes on.
         method, part: of the requests that it is for: their method, and a part of their target; "" for any.
         times: so many of them.
+        statuses: of the server's answers to them.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Fault:
     keep: int = 0
     before: Callable[[], object] | None = None
     met: int = field(default=0, init=False)
+    statuses: list[int] = field(default_factory=list, init=False)
 
 
 class FaultProxy:
@@ -140,6 +142,8 @@ class FaultProxy:
                         answers = server.makefile("rb")
                     server.sendall(head + body)
                     answer, content = _answer(answers, method)
+                    if fault is not None:
+                        fault.statuses.append(int(answer.split(b" ", 2)[1]))
                     if kind == "lose":
                         return _reset(client)
                     if kind == "cut":
