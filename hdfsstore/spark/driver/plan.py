@@ -138,7 +138,7 @@ class BatchPlanner:
         query = replace(self.query, state_root=self.storage.location().folder(STATE))
         task = StatefulTask(query, self.engine, batch, reports)
         if self.storage.has_keys:
-            check_command(task, limit_of(rows.sparkSession.sparkContext))
+            check_command(task, self.output, limit_of(rows.sparkSession.sparkContext))
         return placed.mapInArrow(task, self.output)
 
 
