@@ -3,13 +3,16 @@
 If our entries from batch N on do not belong to the batch N that Spark runs, the user has set Spark's log back. Then
 these entries are moved aside: the newest batch first, and commits before offsets. If the driver is killed in between,
 the remaining entries still do not belong to Spark's batch N, and the next driver moves them.
+
+Two drivers may do this at the same time. Who is done writes the entry of batch N, and its batches go on from there. The
+other one looks for that entry right before each removal, so that it removes none of these.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from hdfsstore.checkpoint.commit_log import read_commit_log
 from hdfsstore.checkpoint.metadata_log import MetadataLog
@@ -60,11 +63,20 @@ def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
             f"{root}/commits/{batch_id}",
             remedy="Let one driver run the query: stop this one, or the other",
         )
-    begun = batch_id not in commits and _has_begun(fs, root, batch_id, entry)
+    is_ours = _has_begun(fs, root, batch_id, entry)
+    begun = is_ours and batch_id not in commits
     if begun:
         numbers.discard(batch_id)
-    if numbers:
-        set_aside(fs, root, numbers, f"Spark's log was set back to batch {batch_id}")
+
+    def is_overtaken() -> bool:
+        return not is_ours and _has_begun(fs, root, batch_id, entry)
+
+    if numbers and not set_aside(fs, root, numbers, f"Spark's log was set back to batch {batch_id}", is_overtaken):
+        raise BatchAlreadyLoggedError(
+            "another driver has begun this batch just now",
+            f"{root}/offsets/{batch_id}",
+            remedy="Let one driver run the query: stop this one, or the other",
+        )
     if not begun:
         offsets.add(batch_id, entry.content)
     return begun
@@ -75,8 +87,17 @@ def _has_begun(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     return ours is not None and ours.digest == entry.digest
 
 
-def set_aside(fs: FileManager, root: str, numbers: Collection[int], why: str) -> None:
-    """Moves the entries of these batches from both logs to `rewound/<time>-<oldest>`."""
+def set_aside(
+    fs: FileManager, root: str, numbers: Collection[int], why: str, is_overtaken: Callable[[], bool] = bool
+) -> bool:
+    """Moves the entries of these batches from both logs to `rewound/<time>-<oldest>`.
+
+    Args:
+        is_overtaken: is asked right before each removal. If it says so, no more are removed.
+
+    Returns:
+        Whether all were moved.
+    """
     folder = f"{root}/rewound/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{min(numbers)}"
     log.warning(
         "%s: the entries of batches %d to %d are moved to %s, and no longer count: %s",
@@ -94,7 +115,10 @@ def set_aside(fs: FileManager, root: str, numbers: Collection[int], why: str) ->
             except FileNotFoundError:
                 continue
             publish(fs, f"{folder}/{name}/{number}", content, overwrite=True)
+            if is_overtaken():
+                return False
             remove(fs, [path])
+    return True
 
 
 def copy_metadata(fs: FileManager, checkpoint: str, root: str) -> None:

@@ -338,6 +338,37 @@ def test_a_driver_killed_while_it_moves_entries(spark: Spark, monkeypatch: pytes
     assert set(rewound) == {f"{folder}/{n}" for folder in ("commits", "offsets") for n in (2, 3, 4)}
 
 
+@pytest.mark.parametrize("moved", range(6))
+def test_a_driver_that_still_moves_entries_leaves_those_of_a_quicker_one(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    log = spark.log()
+    for batch_id in range(5):
+        run(spark, log, batch_id)
+    spark.set_back(2)
+    spark.offsets(2, "second")
+    left = moved
+
+    def overtaken(*args: Any, **options: Any) -> None:
+        nonlocal left
+        publish(*args, **options)
+        left -= 1
+        if left == -1:
+            quick = spark.log()
+            run(spark, quick, 2, "quick", "second")
+            run(spark, quick, 3, "quick", "second")
+
+    from hdfsstore.spark.querylog import rewind
+
+    publish = rewind.publish  # type: ignore[attr-defined]
+    monkeypatch.setattr(rewind, "publish", overtaken)
+    with pytest.raises(BatchAlreadyLoggedError, match="another driver has begun this batch just now"):
+        spark.log().begin(2)
+    monkeypatch.undo()
+    assert spark.ours("offsets") == spark.ours("commits") == ["0", "1", "2", "3"]
+    assert run(spark, spark.log(), 4).base_ids == ("quick3", "quick3")
+
+
 def test_entries_that_lack_what_was_before_them(spark: Spark) -> None:
     """Ours is ahead of Spark's, with gaps."""
     log = spark.log()
