@@ -33,6 +33,11 @@ _MAY_PASS = {
     "SocketTimeoutException",
     "StandbyException",
 }
+# What Hadoop makes of an exception of another class, such as those that older JVMs throw when a connection breaks.
+_BROKEN = re.compile(
+    r"Failed on local exception: java\."
+    r"(io\.IOException: (Broken pipe|Connection reset|Connection timed out)|nio\.channels\.)"
+)
 _PATH, _CONF, _OPTION = f"{_HADOOP}/fs/Path", f"{_HADOOP}/conf/Configuration", f"{_HADOOP}/fs/Options$Rename"
 _FILES = f"{_HADOOP}/fs/FileSystem"
 # What toString() of an exception begins with; RemoteException has the NameNode's exception in parentheses.
@@ -97,7 +102,9 @@ class _Java:
         self._environment = environment
 
     def begin(self) -> None:
-        self._jni(19, ctypes.c_int, ctypes.c_int)(_REFERENCES)
+        if self._jni(19, ctypes.c_int, ctypes.c_int)(_REFERENCES) != _OK:
+            self._jni(17, None)()
+            raise HdfsError("OutOfMemoryError", "the JVM has no room for a further call", may_pass=False)
 
     def end(self) -> None:
         self._jni(20, _pointer, _pointer)(None)
@@ -136,7 +143,7 @@ class _Java:
 
     def keep(self, reference: Any) -> Any:
         """A reference that other threads may use, and that is never given back."""
-        return self._jni(21, _pointer, _pointer)(reference)
+        return self._checked(self._jni(21, _pointer, _pointer)(reference))
 
     def _class(self, name: str) -> Any:
         return self._checked(self._jni(6, _pointer, ctypes.c_char_p)(name.encode()))
@@ -154,7 +161,10 @@ class _Java:
 
     def _said(self, exception: Any) -> str:
         text = self.call(exception, "java/lang/Object", "toString", "()Ljava/lang/String;")
-        characters = self._jni(169, _pointer, _pointer, _pointer)(text, None)
+        characters = self._jni(169, _pointer, _pointer, _pointer)(text, None) if text else None
+        if not characters:
+            self._jni(17, None)()
+            return "Exception"
         said = ctypes.string_at(characters).decode(errors="replace")
         self._jni(170, None, _pointer, _pointer)(text, characters)
         return said
@@ -172,7 +182,7 @@ def error_of(said: str) -> Exception:
         return FileNotFoundError(message)
     if kind == "FileAlreadyExistsException":
         return FileExistsError(message)
-    return HdfsError(kind, message, may_pass=kind in _MAY_PASS)
+    return HdfsError(kind, message, may_pass=kind in _MAY_PASS or _BROKEN.match(message) is not None)
 
 
 def _created_vm() -> Any:

@@ -61,6 +61,22 @@ def test_an_error_of_hdfs_native_has_its_kind_and_no_stack_trace(
         ),
         ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException: The quota", "NSQuotaExceededException", False),
         ("org.apache.hadoop.ipc.RemoteException(java.io.IOException): Source /a\n\tat x", "IOException", False),
+        # Hadoop on Java 8 and 11
+        (
+            "java.io.IOException: Failed on local exception: java.io.IOException: Connection reset by peer; Host",
+            "IOException",
+            True,
+        ),
+        (
+            "java.io.IOException: Failed on local exception: java.nio.channels.ClosedChannelException; Host",
+            "IOException",
+            True,
+        ),
+        (
+            "java.io.IOException: Failed on local exception: org.apache.hadoop.security.KerberosAuthException: none",
+            "IOException",
+            False,
+        ),
     ],
 )
 def test_an_exception_of_java_has_its_kind(text: str, kind: str, may_pass: bool) -> None:
