@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hdfsstore.errors import UnsupportedSettingError
+from hdfsstore.fs.hdfs.native_conf import REFUSED
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.not_honoured import warn_of
 
@@ -37,18 +38,11 @@ FOR_CLIENTS: Final = (
     "hadoop.rpc.",
     "hadoop.security.authentication",
     "hadoop.security.key.provider.path",
+    "hadoop.security.sasl.",
     "hadoop.security.saslproperties.resolver.class",
     "hadoop.socks.server",
     "ipc.client.",
 )
-# How a connection is made or secured, by classes of Java, which hdfs-native cannot honour; with the value that asks for
-# nothing.
-ONLY_LIBHDFS: Final = {
-    "dfs.data.transfer.saslproperties.resolver.class": (),
-    "dfs.trustedchannel.resolver.class": ("org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver",),
-    "hadoop.rpc.socket.factory.class.default": ("org.apache.hadoop.net.StandardSocketFactory",),
-    "hadoop.security.saslproperties.resolver.class": ("org.apache.hadoop.security.SaslPropertiesResolver",),
-}
 _SECRET = re.compile(r"password|secret", re.IGNORECASE)
 
 
@@ -69,7 +63,7 @@ def hdfs_settings(authority: str, conf: Mapping[str, str], **fields: Any) -> Hdf
         raise UnsupportedSettingError(
             f"{_IMPL} is {own}, a client of which nothing is known here", remedy=f"Remove {_IMPL} for this work"
         )
-    for name, harmless in ONLY_LIBHDFS.items():
+    for name, harmless in REFUSED.items():
         if fields.get("client") != "libhdfs" and conf.get(name, "") not in ("", *harmless):
             raise UnsupportedSettingError(
                 f"{name} is set, and hdfs-native cannot honour it",

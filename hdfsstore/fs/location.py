@@ -20,6 +20,7 @@ from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.hdfs_conf import hdfs_settings
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.fs.other_conf import check_others
 from hdfsstore.fs.redaction import scrubbed, shown
 from hdfsstore.fs.s3.settings import S3Settings
 from hdfsstore.fs.s3_conf import s3_settings
@@ -112,10 +113,12 @@ def find_settings(
         return StorageLocation(uri, hdfs)
     if scheme is None:
         return StorageLocation(Path(text).absolute().as_posix())
-    if storage_options and scheme not in _LOCAL:
-        raise UnsupportedSettingError(
-            f"there are no storage options for {scheme}:", remedy="Give a pair (pyarrow.fs.FileSystem, path)"
-        )
+    if scheme not in _LOCAL:
+        if storage_options:
+            raise UnsupportedSettingError(
+                f"there are no storage options for {scheme}:", remedy="Give a pair (pyarrow.fs.FileSystem, path)"
+            )
+        check_others(scheme, read_hadoop_conf() if hadoop_conf is None else hadoop_conf)
     return StorageLocation(text)
 
 

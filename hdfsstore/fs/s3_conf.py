@@ -67,7 +67,7 @@ _ARCHIVES = ("GLACIER", "DEEP_ARCHIVE", "OUTPOSTS")
 _ENCRYPTION_KEY_BYTES = 32
 # EMR's own client of s3: (EmrFS) has settings of these names, and stores data otherwise than they say without them.
 _OF_OTHER_CLIENTS = re.compile(r"fs\.(s3n?)\.(?!impl(?:$|\.))(.+)")
-_SECURITY = re.compile(r"crypt|cse|kms|acl|authori[sz]ation|credential|assumed?role|key", re.IGNORECASE)
+_SECURITY = re.compile(r"crypt|cse|kms|acl|authori[sz]ation|credential|assumed?role|key|storage\.?class", re.IGNORECASE)
 
 # Environment variables of AWS's tools. Those of credentials are left to botocore, which renews what they lead to.
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")

@@ -106,7 +106,6 @@ WITHOUT_MEANING: Final = frozenset(
         "experimental.",
         "failinject.",
         "fast.",
-        "impl",
         "impl.disable.cache",
         "input.",
         "internal.",
@@ -133,6 +132,7 @@ WITHOUT_MEANING: Final = frozenset(
 # What these ask for we do as if it were not set. Only the values named here ask for nothing; others are warned of.
 NOT_HONOURED: Final = {
     "create.checksum.algorithm": ("none",),
+    "impl": ("org.apache.hadoop.fs.s3a.s3afilesystem",),
     "io.rate.limit": ("0",),
     "list.version": ("2",),
     "multiobjectdelete.enable": ("true",),
@@ -143,6 +143,7 @@ NOT_HONOURED: Final = {
 _SIGNER = "Requests are signed with AWS's Signature Version 4. Remove it for this bucket, if the server takes that"
 _ACCESS_POINT = "Give the bucket itself, if the credentials may reach it without an access point"
 _HEADERS = "Remove it for this bucket, if the server does not need the headers"
+_INTERCEPTOR = "Remove it for this bucket, if requests need not be changed by such a class"
 _FACTORY = "Remove it for this bucket, if AWS's own client will do"
 _V4 = ("awss3v4signertype", "aws4signertype", "v4signertype", "awss3v4signer")
 
@@ -151,6 +152,8 @@ REFUSED: Final = {
     "access.grants.enabled": (("false",), "Give credentials that may reach the bucket without access grants"),
     "accesspoint.arn": ((), _ACCESS_POINT),
     "accesspoint.required": (("false",), _ACCESS_POINT),
+    "audit.execution.interceptors": ((), _INTERCEPTOR),
+    "audit.request.handlers": ((), _INTERCEPTOR),
     "client.s3.custom.headers": ((), _HEADERS),
     "client.sts.custom.headers": ((), _HEADERS),
     "custom.signers": ((), _SIGNER),

@@ -52,12 +52,16 @@ _DEFAULTS = {
     "dfs.client.failover.sleep.max.millis": ("15000", "200"),
     "dfs.client.socket-timeout": ("60000", "20000"),
 }
-# By key: the values that ask for nothing.
-_REFUSED = {
+# Who protects the connections and how they are made, and how many replicas a written block has at least: only a JVM can
+# honour these. By key: the values that ask for nothing.
+REFUSED: Final = {
+    "dfs.client.block.write.replace-datanode-on-failure.min-replication": ("0", "1"),
     "dfs.data.transfer.saslproperties.resolver.class": (),
     "dfs.trustedchannel.resolver.class": ("org.apache.hadoop.hdfs.protocol.datatransfer.TrustedChannelResolver",),
     "hadoop.rpc.socket.factory.class.default": ("org.apache.hadoop.net.StandardSocketFactory",),
     "hadoop.rpc.socket.factory.class.ClientProtocol": ("org.apache.hadoop.net.StandardSocketFactory",),
+    "hadoop.security.sasl.CustomizedCallbackHandler.class": (),
+    "hadoop.security.sasl.mechanism": ("DIGEST-MD5",),
     "hadoop.security.saslproperties.resolver.class": ("org.apache.hadoop.security.SaslPropertiesResolver",),
     "hadoop.socks.server": (),
 }
@@ -102,7 +106,7 @@ def check(settings: HdfsSettings) -> None:
         UnsupportedSettingError: it names the setting.
     """
     for key, value in settings.conf:
-        if key in _REFUSED and value not in _REFUSED[key]:
+        if key in REFUSED and value not in REFUSED[key]:
             raise UnsupportedSettingError(
                 f"hdfs-native cannot honour {key}",
                 settings.url,

@@ -28,6 +28,7 @@ from hdfsstore.fs.hadoop_conf import CREDENTIAL_PROVIDER_PATH, DEFAULT_FS, Hadoo
 from hdfsstore.fs.hdfs.native_conf import PROTECTIONS, is_demanded
 from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 from hdfsstore.fs.location import StorageLocation, renew
+from hdfsstore.fs.other_conf import check_others, prefix_of
 from hdfsstore.fs.s3.settings import S3Settings
 from hdfsstore.fs.s3_conf import CREDENTIALS, of_bucket, s3_settings, secret_names
 from hdfsstore.fs.s3_credentials import credentials, is_own_of_each_machine
@@ -130,6 +131,8 @@ def session_storage(
             authority, conf, client=client, user=user, timeout_s=timeout_s, servers_protect=demanded
         )
         return SessionStorage(StorageLocation(plain, settings))
+    prefix = prefix_of(scheme)
+    check_others(scheme, _set_properties(spark, hadoop_conf, lambda name: name.startswith(prefix)))
     return SessionStorage(StorageLocation(uri.toString()))  # the others decode it
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from hdfsstore.errors import UnsupportedSettingError
 from hdfsstore.fs import not_honoured
-from hdfsstore.fs.hdfs.native_conf import NATIVE_KEYS
+from hdfsstore.fs.hdfs.native_conf import NATIVE_KEYS, REFUSED
 from hdfsstore.fs.hdfs.settings import HdfsSettings
-from hdfsstore.fs.hdfs_conf import ONLY_LIBHDFS, hdfs_settings, is_for_clients
+from hdfsstore.fs.hdfs_conf import hdfs_settings, is_for_clients
 
 HA = {
     "dfs.nameservices": "ns",
@@ -52,13 +52,13 @@ def test_another_client_of_hdfs_is_refused() -> None:
     hdfs_settings("nn:8020", {"fs.hdfs.impl": "org.apache.hadoop.hdfs.DistributedFileSystem"})
 
 
-@pytest.mark.parametrize("name", ONLY_LIBHDFS)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_only_a_jvm_can_do_for_a_connection_needs_libhdfs(name: str) -> None:
     for client in (None, "hdfs-native"):
         with pytest.raises(UnsupportedSettingError, match=name) as raised:
             hdfs_settings("nn:8020", {name: "my.Class"}, client=client)
         assert "libhdfs" in str(raised.value)
-        for harmless in ("", *ONLY_LIBHDFS[name]):
+        for harmless in ("", *REFUSED[name]):
             hdfs_settings("nn:8020", {name: harmless}, client=client)
     assert dict(hdfs_settings("nn:8020", {name: "my.Class"}, client="libhdfs").conf) == {name: "my.Class"}
 

@@ -220,6 +220,7 @@ def test_the_environment_says_what_hadoop_does_not() -> None:
         ({"http.signer.enabled": "true"}, "fs.s3a.http.signer.enabled"),
         ({"client.s3.custom.headers": "a=b"}, "fs.s3a.client.s3.custom.headers"),
         ({"s3.client.factory.impl": "my.Factory"}, "fs.s3a.s3.client.factory.impl"),
+        ({"audit.execution.interceptors": "my.Interceptor"}, "fs.s3a.audit.execution.interceptors"),
         ({"delegation.token.binding": "my.Binding"}, "fs.s3a.delegation.token.binding"),
         ({"aws.credentials.provider": "my.Provider"}, "fs.s3a.aws.credentials.provider names the class my.Provider"),
         ({"security.credential.provider.path": "jceks://f"}, "fs.s3a.security.credential.provider.path"),
@@ -257,7 +258,10 @@ def test_the_users_options_win_and_their_keys_are_not_mixed_with_others() -> Non
     assert profile == S3Settings(endpoint_url="http://file", path_style=True, profile="me")
 
 
-@pytest.mark.parametrize("name", ["fs.s3.enableServerSideEncryption", "fs.s3.cse.enabled", "fs.s3n.awsSecretAccessKey"])
+@pytest.mark.parametrize(
+    "name",
+    ["fs.s3.enableServerSideEncryption", "fs.s3.cse.enabled", "fs.s3.storageClass", "fs.s3n.awsSecretAccessKey"],
+)
 def test_security_settings_of_other_clients_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedSettingError, match=name):
         s3_settings("data", {name: "true"}, environment={})
@@ -304,11 +308,13 @@ def test_unknown_settings_are_warned_of_once_by_name(
 ) -> None:
     monkeypatch.setattr(not_honoured, "_warned", set())
     conf = {"no.such.setting": "hidden", "bucket.data.neither": "hidden", "multiobjectdelete.enable": "false"}
+    conf["impl"] = "hidden.FileSystem"
     harmless = {"threads.max": "9", "committer.magic.enabled": "true", "bucket.other.x": "y", "list.version": "2"}
     with caplog.at_level(logging.WARNING, "hdfsstore.fs.settings"):
         of({**conf, **harmless})
         of(conf)
     assert sorted(caplog.messages) == [
+        "Hadoop's setting fs.s3a.impl is not honoured",
         "Hadoop's setting fs.s3a.multiobjectdelete.enable is not honoured",
         "Hadoop's setting fs.s3a.neither is not known, and is not looked at",
         "Hadoop's setting fs.s3a.no.such.setting is not known, and is not looked at",
