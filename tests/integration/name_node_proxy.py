@@ -16,6 +16,7 @@ class NameNodeProxy:
     Attributes:
         port: that of the proxy.
         carried_out: the NameNode has answered the request whose answer is lost.
+        held: a request is, or was, held back.
     """
 
     def __init__(self, namenode_port: int) -> None:
@@ -27,6 +28,7 @@ class NameNodeProxy:
         self._cut = False
         self._released = threading.Event()
         self.carried_out = threading.Event()
+        self.held = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_answer(self, method: str) -> None:
@@ -39,9 +41,11 @@ class NameNodeProxy:
         """A request of a method reaches the NameNode when the block ends.
 
         Args:
+            method: or a part of a path.
             cut: the client's connection ends at once, so that the client tries again and never hears of it.
         """
         self._released.clear()
+        self.held.clear()
         self._cut = cut
         self._held = method.encode()
         try:
@@ -70,6 +74,7 @@ class NameNodeProxy:
                 self._lost = None
                 lose.set()
             if self._held and self._held in block:
+                self.held.set()
                 if self._cut:
                     lose.set()
                     _end(client)
