@@ -108,6 +108,7 @@ class Calls:
         repeatable: bool,
         on_thread: bool = False,
         progress: Progress | None = None,
+        then: Callable[[T], object] | None = None,
     ) -> T:
         """Returns what `work` returns.
 
@@ -119,6 +120,8 @@ class Calls:
             on_thread: whether to run it on another thread and to wait no longer than the deadline, for clients without
                 timeouts of their own.
             progress: of the body. Without it the deadline holds for the whole call.
+            then: is called with what `work` returns, on the thread of the caller, as a part of the try. It reads a body
+                by a client that waits for no byte of it longer than the deadline.
 
         Raises:
             FileSystemTimeoutError: the deadline is over.
@@ -137,6 +140,8 @@ class Calls:
             began = time.monotonic()
             try:
                 result = self._on_thread(kind, path, work, tries, deadline) if on_thread else work()
+                if then is not None:
+                    then(result)
             except Exception as error:
                 self._count(kind, began, tries)
                 if isinstance(error, FileSystemTimeoutError) or not repeatable or not self._retryable(error):

@@ -477,7 +477,7 @@ def test_a_file_is_not_deleted_while_a_write_may_bring_it_back(minio: Minio, pro
     assert manager(minio.port).list_folder(folder) == []
 
 
-@pytest.mark.parametrize(("name", "call"), [each for each in CALLS if each[0] != "open"])
+@pytest.mark.parametrize(("name", "call"), CALLS)
 def test_an_answer_that_trickles_in_is_a_typed_error_in_time(
     minio: Minio, proxy: FaultProxy, folder: str, name: str, call: Callable[[S3FileManager, str], object]
 ) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.calls import Calls, Progress
@@ -19,8 +19,6 @@ from hdfsstore.fs.s3.client import connect_timeout_s, keys_of, make_client, requ
 from hdfsstore.fs.s3.failures import S3Failure, failure, may_pass
 from hdfsstore.fs.s3.settings import Encryption, S3Settings
 from hdfsstore.fs.unknown_outcomes import Tries
-
-T = TypeVar("T")
 
 _SERVER_SIDE = {Encryption.SSE_S3: "AES256", Encryption.SSE_KMS: "aws:kms", Encryption.DSSE_KMS: "aws:kms:dsse"}
 
@@ -77,10 +75,10 @@ class Bucket:
         arguments: dict[str, Any] | Callable[[], dict[str, Any]],
         *,
         body: bytes | bytearray | None = None,
-        then: Callable[[Any], T] | None = None,
+        then: Callable[[Any], object] | None = None,
         progress: Progress | None = None,
         tries: Tries | None = None,
-    ) -> T | Any:
+    ) -> Any:
         """Makes a request, again and again while its failure may pass.
 
         Args:
@@ -90,12 +88,12 @@ class Bucket:
             arguments: of the operation, but the bucket. They may be made anew for each try.
             body: is sent.
             then: is called with the answer, as a part of the try: it reads a body, or looks at the outcome.
-            progress: of the body that `then` reads, on this thread. Without it an answer that trickles in has to be
-                there before the deadline, which counts from the last byte that was sent.
+            progress: of the body that `then` reads. The deadline counts from its last byte, or else from the last one
+                that was sent. An answer that trickles in, or its head, has to be there before.
             tries: takes notice of those that the server leaves waiting.
 
         Returns:
-            What `then` returns, or botocore's answer.
+            botocore's answer.
 
         Raises:
             S3Failure: the request has failed for good.
@@ -104,26 +102,28 @@ class Bucket:
 
         sending = None if body is None else Progress()
 
-        def work() -> T | Any:
+        def work() -> Any:
             sent = {} if sending is None or body is None else {"Body": _Body(body, sending)}
             given = arguments() if callable(arguments) else arguments
-            with self.failures():
-                answer = getattr(self.client(), operation)(Bucket=self.name, **given, **sent)
-                self._read_clock(answer["ResponseMetadata"].get("HTTPHeaders", {}))
-                if body is not None:
-                    self.requests.written(len(body))
-                return answer if then is None else then(answer)
-
-        def counted() -> T | Any:
             try:
-                return work()
+                with self.failures():
+                    answer = getattr(self.client(), operation)(Bucket=self.name, **given, **sent)
             except S3Failure as found:
                 if tries is not None and found.hangs:
                     tries.hanging += 1
                 raise
+            self._read_clock(answer["ResponseMetadata"].get("HTTPHeaders", {}))
+            if body is not None:
+                self.requests.written(len(body))
+            return answer
+
+        def look(answer: Any) -> None:
+            if then is not None:
+                with self.failures():
+                    then(answer)
 
         return self._calls.call(
-            kind, self.uri(key), counted, repeatable=True, on_thread=progress is None, progress=progress or sending
+            kind, self.uri(key), work, repeatable=True, on_thread=True, progress=progress or sending, then=look
         )
 
     @contextmanager

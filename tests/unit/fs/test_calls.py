@@ -113,6 +113,21 @@ def test_what_may_pass_is_tried_again(make: Callable[..., Calls], requests: Requ
     assert (counts.requests, counts.retries) == ({"GET": 3}, 2)
 
 
+def test_a_body_is_read_by_the_thread_that_asks_and_tried_again_with_its_request(make: Callable[..., Calls]) -> None:
+    server = Server()
+    readers: list[int] = []
+
+    def read(answer: str) -> None:
+        assert answer == "answer"
+        readers.append(threading.get_ident())
+        if len(readers) < 3:
+            raise BusyError
+
+    assert make().call("GET", "/f", server.answer, repeatable=True, on_thread=True, then=read) == "answer"
+    assert server.calls == 3
+    assert readers == [threading.get_ident()] * 3
+
+
 @pytest.mark.parametrize("on_thread", [False, True])
 @pytest.mark.parametrize(
     ("error", "repeatable"),
