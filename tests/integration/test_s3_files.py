@@ -323,6 +323,9 @@ def test_a_missing_object_that_may_not_be_listed_is_told_so(
     proxy.plan(Fault("answer", times=99, status=403, code="AccessDenied"))
     with pytest.raises(StateStoreError, match=r"403 AccessDenied.*missing, too, unless the right s3:ListBucket"):
         files.open_file(f"{folder}/missing")
+    proxy.plan(Fault("answer", "HEAD", times=99, status=403, code="AccessDenied"))
+    with pytest.raises(StateStoreError, match=r"403.*missing, too, unless the right s3:ListBucket"):
+        files.replace(f"{folder}/missing", [bytes(6 * MB)])
 
 
 @pytest.mark.parametrize(

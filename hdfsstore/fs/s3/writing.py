@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from hdfsstore.fs.s3.bucket import Bucket
-from hdfsstore.fs.s3.failures import S3Failure
+from hdfsstore.fs.s3.failures import S3Failure, hidden_object
 from hdfsstore.fs.s3.multipart import Upload, parts
 from hdfsstore.fs.unknown_outcomes import Tries, UnknownOutcomes
 
@@ -181,5 +181,5 @@ def holder_of(bucket: Bucket, key: str) -> Holder | None:
     except S3Failure as found:
         if found.status == _MISSING:
             return None
-        raise bucket.error(found, key) from None
+        raise bucket.error(hidden_object(found), key) from None
     return Holder(str(answer["Metadata"].get(_OWNER, "")), answer["ETag"])
