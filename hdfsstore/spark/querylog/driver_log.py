@@ -148,7 +148,7 @@ class DriverLog:
             return Start(batch_id, True, (), *entry.times, entry.parsed.watermark_ms)
         before = self._finished_before(batch_id) if batch_id else None
         copy_metadata(self._fs, self._checkpoint, self._root)
-        is_repeated = settle(self._fs, self._root, batch_id, copied(entry, self._settings))
+        is_repeated = settle(self._fs, self._checkpoint, self._root, batch_id, copied(entry, self._settings))
         start = self._start(batch_id, entry, before, is_repeated=is_repeated)
         meanwhile(start)
         self._begun = batch_id, entry, before

@@ -4,8 +4,11 @@ If our entries from batch N on do not belong to the batch N that Spark runs, the
 these entries are moved aside: the newest batch first, and commits before offsets. If the driver is killed in between,
 the remaining entries still do not belong to Spark's batch N, and the next driver moves them.
 
-Two drivers may do this at the same time. Who is done writes the entry of batch N, and its batches go on from there. The
-other one looks for that entry right before each removal, so that it removes none of these.
+A driver that hung for long may find entries of later batches too, which another driver has written meanwhile. Spark's
+own log tells that from a rewind: its newest batch is then another one, and nothing is moved.
+
+Two drivers may move entries at the same time. Who is done writes the entry of batch N, and its batches go on from
+there. The other one looks for that entry right before each removal, so that it removes none of these.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from hdfsstore.spark.querylog.log_entries import OFFSETS, Entry, hdfsstore_commi
 
 log = logging.getLogger("hdfsstore.spark.rewind")
 
+_ONE_DRIVER = "Let one driver run the query: stop this one, or the other"
+
 
 def is_done(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     """Whether an earlier driver has finished the batch that Spark runs, and not another batch of the same number.
@@ -40,17 +45,19 @@ def is_done(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     return commit.hdfsstore_fields.get(OFFSETS) == entry.digest and _has_begun(fs, root, batch_id, entry)
 
 
-def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
+def settle(fs: FileManager, checkpoint: str, root: str, batch_id: int, entry: Entry) -> bool:
     """Logs that an unfinished batch begins. All other entries from this batch on are moved aside.
 
     Returns:
         Whether the batch has begun before.
 
     Args:
+        checkpoint: the query's, with Spark's log.
+        root: `<checkpoint>/hdfsstore`.
         entry: the batch's entry for our log of offsets.
 
     Raises:
-        BatchAlreadyLoggedError: another driver has begun or finished the batch meanwhile.
+        BatchAlreadyLoggedError: another driver has begun or finished the batch, or a later one, meanwhile.
     """
     offsets = MetadataLog(fs, f"{root}/offsets", read_offset_log, only_ours=True)
     # In this order, because a driver that has begun a later batch by now has finished this one before.
@@ -61,7 +68,7 @@ def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
         raise BatchAlreadyLoggedError(
             "another driver has finished this batch just now",
             f"{root}/commits/{batch_id}",
-            remedy="Let one driver run the query: stop this one, or the other",
+            remedy=_ONE_DRIVER,
         )
     is_ours = _has_begun(fs, root, batch_id, entry)
     begun = is_ours and batch_id not in commits
@@ -71,11 +78,19 @@ def settle(fs: FileManager, root: str, batch_id: int, entry: Entry) -> bool:
     def is_overtaken() -> bool:
         return not is_ours and _has_begun(fs, root, batch_id, entry)
 
+    if numbers:
+        theirs = MetadataLog(fs, f"{checkpoint}/offsets", read_offset_log).list().files
+        if max(theirs, default=-1) != batch_id:
+            raise BatchAlreadyLoggedError(
+                f"Spark's log is no longer at batch {batch_id}: another driver runs the query, and has gone on",
+                f"{checkpoint}/offsets/{batch_id}",
+                remedy=_ONE_DRIVER,
+            )
     if numbers and not set_aside(fs, root, numbers, f"Spark's log was set back to batch {batch_id}", is_overtaken):
         raise BatchAlreadyLoggedError(
             "another driver has begun this batch just now",
             f"{root}/offsets/{batch_id}",
-            remedy="Let one driver run the query: stop this one, or the other",
+            remedy=_ONE_DRIVER,
         )
     if not begun:
         offsets.add(batch_id, entry.content)

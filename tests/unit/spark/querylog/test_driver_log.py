@@ -369,6 +369,29 @@ def test_a_driver_that_still_moves_entries_leaves_those_of_a_quicker_one(
     assert run(spark, spark.log(), 4).base_ids == ("quick3", "quick3")
 
 
+@pytest.mark.parametrize("hung_at", [0, 2])
+def test_a_driver_that_hung_while_another_one_purged_its_batch_moves_nothing(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, hung_at: int
+) -> None:
+    log = spark.log(min_versions_to_retain=2)
+    for batch_id in range(hung_at):
+        run(spark, log, batch_id)
+    spark.offsets(hung_at)
+
+    def overtaken(*args: Any) -> None:
+        monkeypatch.undo()
+        for batch_id in range(hung_at, 8):
+            run(spark, log, batch_id)
+        copy_metadata(*args)
+
+    copy_metadata = driver_log.copy_metadata  # type: ignore[attr-defined]
+    monkeypatch.setattr(driver_log, "copy_metadata", overtaken)
+    with pytest.raises(BatchAlreadyLoggedError, match=f"no longer at batch {hung_at}: another driver"):
+        spark.log().begin(hung_at)
+    assert spark.ours("offsets") == spark.ours("commits") == ["4", "5", "6", "7"]
+    assert run(spark, spark.log(), 8).base_ids == ("a7", "a7")
+
+
 def test_entries_that_lack_what_was_before_them(spark: Spark) -> None:
     """Ours is ahead of Spark's, with gaps."""
     log = spark.log()
