@@ -11,7 +11,7 @@ import pytest
 
 from hdfsstore.errors import BatchNotAvailableError, MissingFileError
 from tests.support.changelogs import PUT
-from tests.unit.state.rocksdb.test_partition_reader import loaded, reader, write_changelog, write_zip
+from tests.support.rocksdb_partition import loaded, reader, write_changelog, write_zip
 
 IDS = {20: "d8e2ca47", 21: "f4d05ac9", 22: "4489578d", 23: "689aa6bd", 24: "32e3cc2a"}
 CHAIN = {"20_d8e2ca47.zip", "21_f4d05ac9.changelog", "22_4489578d.changelog", "23_689aa6bd.changelog"}
