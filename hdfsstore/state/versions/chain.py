@@ -128,6 +128,12 @@ class LineageFiles(VersionFiles):
                 lineage = self._lineage(at)
             except FileNotFoundError:
                 return self._since(at, deltas, below)
+            if lineage and deltas and (below is None or at[0] < below):
+                log.warning(
+                    "%s is missing: its upload has failed, or is under way; going on from an older snapshot and the "
+                    "deltas after it",
+                    self.path(at, "snapshot"),
+                )
             deltas.append(at)
             if not lineage:
                 if at[0] == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,12 @@ def load(folder: Path, version: int, attempt: str = "a") -> State:
     return dict(rows)  # type: ignore[arg-type]
 
 
+def missing(caplog: pytest.LogCaptureFixture) -> list[int]:
+    """The versions of the snapshots that warnings call missing."""
+    found = [re.search(r"(\d+)_[^/]*\.snapshot is missing", record.getMessage()) for record in caplog.records]
+    return [int(match[1]) for match in found if match]
+
+
 def test_deltas_from_the_first_on(tmp_path: Path) -> None:
     write_deltas(tmp_path, 5)
     for version in range(1, 6):
@@ -106,13 +113,25 @@ def test_only_files_that_are_named_are_opened_and_each_once(tmp_path: Path) -> N
     assert set(watched.missed) == {f"{names[9]}.snapshot"}
 
 
-def test_presumed_snapshots_missing_several_times_in_a_row(tmp_path: Path) -> None:
+def test_presumed_snapshots_missing_several_times_in_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_deltas(tmp_path, 9, snapshots=(2,), presumed=(2, 4, 5, 8))
     assert chain(LOCAL, tmp_path, 9) == expected(2, *range(3, 10))
+    assert missing(caplog) == [8, 5, 4]
     assert load(tmp_path, 9) == state_at(9)
     (tmp_path / f"2_{unique_id(2)}.snapshot").unlink()
+    caplog.clear()
     assert chain(LOCAL, tmp_path, 9) == expected(None, *range(1, 10))
+    assert missing(caplog) == [8, 5, 4, 2]
     assert load(tmp_path, 9) == state_at(9)
+
+
+def test_no_snapshot_is_missed_before_there_is_one_or_below_a_damaged_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_deltas(tmp_path, 9, snapshots=(3, 6), presumed=(3, 6))
+    assert chain(LOCAL, tmp_path, 2) == expected(None, 1, 2)
+    assert chain(LOCAL, tmp_path, 9, below=6) == expected(3, 4, 5, 6, 7, 8, 9)
+    assert missing(caplog) == []
 
 
 def test_a_snapshot_that_shows_up_late(tmp_path: Path) -> None:
