@@ -38,7 +38,6 @@ cdef struct Cursor:
     GrowableBuffer plain        # the block, once it is decompressed
     GrowableBuffer key_buffer   # the internal key of the last entry
     int64_t internal_size
-    bint is_peeked              # the entry at hand is not read yet: only its head is known (plain.pxi)
     # The index.
     const uint8_t* index
     uint64_t index_offset       # in the file

@@ -71,8 +71,11 @@ cdef class Merge:
             self.bounds.end_size = PyBytes_GET_SIZE(end)
         self.cursors = <Cursor*> calloc(self.num_runs + 1, sizeof(Cursor))
         self.queue.order = <Cursor**> calloc(self.num_runs + 1, sizeof(Cursor*))
-        self.queue.heads = <uint64_t*> calloc(self.num_runs + 1, sizeof(uint64_t))
-        if self.cursors == NULL or self.queue.order == NULL or self.queue.heads == NULL:
+        self.queue.heads = <uint64_t*> calloc(max(self.num_runs, FEW_LANES), sizeof(uint64_t))
+        self.queue.lanes = <Lane*> calloc(max(self.num_runs, FEW_LANES), sizeof(Lane))
+        if (
+            self.cursors == NULL or self.queue.order == NULL or self.queue.heads == NULL or self.queue.lanes == NULL
+        ):
             raise MemoryError
         for i in range(self.num_runs):
             c = &self.cursors[i]
@@ -97,6 +100,7 @@ cdef class Merge:
         free(self.cursors)
         free(self.queue.order)
         free(self.queue.heads)
+        free(self.queue.lanes)
         free(self.stones.all)
         free(self.stones.active)
         buffer_free(&self.last_buffer)
@@ -335,7 +339,7 @@ cdef class Merge:
                 continue
             if queue.placed == 0:
                 break
-            if find_best(queue) == queue.heads[queue.best]:
+            if find_best(queue.heads, queue.placed, &queue.best):
                 break_ties(queue)
             c = queue.order[queue.best]
             order = -1

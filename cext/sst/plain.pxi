@@ -1,14 +1,14 @@
 # The short way of a merge, which most rows take: values of keys that differ in their heads, in blocks that no bound
 # cuts. Of an entry only the head is found at first. The entry is read when its turn comes, straight into the chunk.
+#
+# A row takes the time from one choice among the runs to the next. The head of the next entry is known by then: the
+# choice waits for no byte of a block.
 
 cdef enum:
+    FEW_LANES = 4               # they, one and two have loops of their own
     SHORT = 64                  # bytes of a key or a value that are copied without a branch on the size
     FRESH = 32                  # and of the fresh bytes of a key
     COPIED = 128                # from an entry on, such copies touch less
-
-cdef struct Peeked:             # an entry
-    int64_t shared, fresh, value_size
-    uint64_t head
 
 
 cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* last) noexcept nogil:
@@ -18,19 +18,36 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
     and no operands wait for a value.
     """
     cdef Cursor* c
-    cdef bint any_taken = False
-    cdef uint64_t limit, head
+    cdef int64_t count = chunk.count
+    cdef int other
+    cdef bint any_taken = False, is_done, are_several
+    cdef uint64_t head
     while queue.placed and queue.has_last_head and queue.unplaced == 0 and not queue.is_stale:
-        limit = find_best(queue)
+        are_several = find_best(queue.heads, queue.placed, &queue.best)
         head = queue.heads[queue.best]
-        if head == limit or head <= queue.last_head:
-            read_peeked(queue)
-            break_ties(queue)
-        c = queue.order[queue.best]
-        if c.is_peeked:
-            if not take_peeked(c, chunk, queue, limit, last):
+        if queue.lanes[queue.best].at != NULL and not are_several and head > queue.last_head:
+            count = chunk.count
+            other = 1 - queue.best
+            if queue.placed == 1:
+                is_done = take_lanes(queue, chunk, last, 0, 1, UINT64_MAX)
+            elif queue.placed == 2 and queue.lanes[other].at == NULL:
+                # It is often an overlay, which is seldom next.
+                is_done = take_lanes(queue, chunk, last, queue.best, 1, queue.heads[other])
+            elif queue.placed <= FEW_LANES:
+                is_done = take_lanes(queue, chunk, last, 0, FEW_LANES, UINT64_MAX)
+            else:
+                is_done = take_lanes(queue, chunk, last, 0, queue.placed, UINT64_MAX)
+            if chunk.count == count:
                 break
+            any_taken = True
+            if not is_done:
+                continue
         else:
+            if are_several or queue.lanes[queue.best].at != NULL:
+                read_lanes(queue, head)
+            if are_several:
+                break_ties(queue)
+            c = queue.order[queue.best]
             if head > queue.last_head:
                 if c.kind != VALUE or not has_room(chunk, c.key_size + c.value_size):
                     break
@@ -46,57 +63,80 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
                 break
             last.sequence = c.sequence
             last.number = c.number
-            peek_first(c, queue)
-        any_taken = True
-        if not c.is_peeked:
-            step_best(queue, bounds, last.key)
-    read_peeked(queue)
+            any_taken = True
+            if begin_lane(queue):
+                continue
+        step_best(queue, bounds, last.key)
+    read_lanes(queue, UINT64_MAX)
     return any_taken
 
 
-cdef void read_peeked(Queue* queue) noexcept nogil:
-    """Reads the entries at hand of which only the heads are known. They are whole."""
+cdef void read_lanes(Queue* queue, uint64_t last) noexcept nogil:
+    """Reads the entries at hand of which only the heads are known, up to a head. They are whole."""
     cdef int i
     for i in range(queue.placed):
-        if queue.order[i].is_peeked:
-            queue.order[i].is_peeked = False
+        if queue.lanes[i].at != NULL and queue.heads[i] <= last:
+            end_lane(&queue.lanes[i], queue.order[i], queue.lanes[i].at)
             next_entry(queue.order[i])
 
 
-cdef inline void peek_first(Cursor* c, Queue* queue) noexcept nogil:
+cdef inline void end_lane(Lane* lane, Cursor* c, const uint8_t* at) noexcept nogil:
+    """Lets the cursor know that the entries before `at` are done."""
+    lane.at = NULL
+    c.at = at - c.block
+    c.internal_size = lane.key_size + 8
+
+
+cdef inline bint begin_lane(Queue* queue) noexcept nogil:
     """Lets the best cursor, whose entry is done, go on to the next one, if the short way can take that."""
-    cdef Peeked next
-    if c.is_plain and peek(
-        c.block + c.at, c.end - c.at, &c.key_buffer, c.key_size, queue.shared, queue.heads[queue.best], &next
-    ):
-        c.is_peeked = True
-        queue.heads[queue.best] = next.head
+    cdef Cursor* c = queue.order[queue.best]
+    cdef Lane* lane = &queue.lanes[queue.best]
+    if not c.is_plain:
+        return False
+    lane.end = c.block + c.end
+    lane.copy_end = c.block + c.readable - COPIED
+    lane.key = c.key_buffer.data
+    lane.key_size = c.key_size
+    lane.most = c.key_buffer.capacity - SLACK - 8
+    if not peek(c.block + c.at, lane, c.key_size, queue.shared, &queue.heads[queue.best]):
+        return False
+    lane.at = c.block + c.at
+    lane.next_head = queue.heads[queue.best]
+    peek_next(lane, queue.shared)
+    return True
+
+
+cdef inline void peek_next(Lane* lane, int64_t shared_by_all) noexcept nogil:
+    """Finds the head of the entry behind the one at hand; lane.next_head is that of the one at hand."""
+    cdef const uint8_t* at = lane.at
+    cdef const uint8_t* next = at + 3 + at[1] + at[2]
+    lane.next = next if peek(next, lane, <int64_t> at[0] + at[1] - 8, shared_by_all, &lane.next_head) else NULL
 
 
 cdef inline bint peek(
-    const uint8_t* p, int64_t left, const GrowableBuffer* key, int64_t key_size, int64_t shared, uint64_t head,
-    Peeked* next
+    const uint8_t* p, const Lane* lane, int64_t key_size, int64_t shared_by_all, uint64_t* head
 ) noexcept nogil:
-    """Finds the sizes and the head of an entry. False: it is no value, or its key does not share what heads leave out.
+    """Finds the head of an entry. False: it is no value, or its key does not share what heads leave out.
 
     Args:
-        p, left: the entry, and the bytes to the end of the entries.
-        key, key_size, head: of the entry before it.
-        shared: bytes that heads leave out.
+        p: the entry.
+        shared_by_all: bytes that heads leave out.
+        head: of the entry before it, which is overwritten.
     """
-    cdef int64_t size
+    cdef int64_t left = lane.end - p, shared, fresh, value_size, size
     if left < 3 or (p[0] | p[1] | p[2]) >= 0x80:
         return False
-    next.shared, next.fresh, next.value_size = p[0], p[1], p[2]
-    size = next.shared + next.fresh - 8
+    shared, fresh, value_size = p[0], p[1], p[2]
+    size = shared + fresh - 8
+    # One branch for all: a difference below zero has the highest bit.
     if (
-        next.shared > key_size or next.fresh < 8 or size < shared or next.fresh + next.value_size > left - 3
-        or size + 8 + SLACK > key.capacity or p[next.fresh - 5] != VALUE
-    ):
+        (key_size - shared) | (fresh - 8) | (size - shared_by_all) | (left - 3 - fresh - value_size)
+        | (lane.most - size)
+    ) < 0 or p[fresh - 5] != VALUE:
         return False
-    if next.shared < shared and memcmp(p + 3, key.data + next.shared, shared - next.shared) != 0:
+    if shared < shared_by_all and memcmp(p + 3, lane.key + shared, shared_by_all - shared) != 0:
         return False
-    next.head = head_behind(head, p + 3, next.shared - shared, size - shared)
+    head[0] = head_behind(head[0], p + 3, shared - shared_by_all, size - shared_by_all)
     return True
 
 
@@ -108,7 +148,7 @@ cdef inline uint64_t head_behind(uint64_t head, const uint8_t* fresh, int64_t be
         before, size: where they begin, and where the key ends, counted from the first byte of heads.
     """
     cdef uint64_t mask
-    if before <= 0:
+    if before < 0:
         head = load_be64(fresh - before)
     elif before < 8:
         mask = UINT64_MAX >> (8 * before)
@@ -116,61 +156,85 @@ cdef inline uint64_t head_behind(uint64_t head, const uint8_t* fresh, int64_t be
     return head if size >= 8 else head & ~(UINT64_MAX >> (8 * size))
 
 
-cdef inline bint take_peeked(Cursor* c, Chunk* chunk, Queue* queue, uint64_t limit, Taken* last) noexcept nogil:
-    """Takes the peeked entry of the best cursor, and those behind it up to a head.
+cdef inline bint take_lanes(
+    Queue* queue, Chunk* chunk, Taken* last, int first, int num_lanes, uint64_t limit
+) noexcept nogil:
+    """Takes entries of lanes in the order of their heads, for as long as these grow and differ.
+
+    Args:
+        first, num_lanes: the lanes; behind those of cursors that have an entry there may be more.
+        limit: takes entries whose heads are below it.
 
     Returns:
-        False: there is no room for the first one.
+        True: the cursor of the last one, which is the best, has to go on to its next entry. False: the first entry is
+        in no lane, or its head is another's, too, or there is no room for it.
     """
-    cdef uint8_t* key_buffer = c.key_buffer.data
-    cdef const uint8_t* p = c.block + c.at
-    cdef const uint8_t* end = c.block + c.end
-    cdef const uint8_t* copy_end = c.block + c.readable - COPIED
-    cdef uint8_t* out = chunk.data + chunk.filled
-    cdef uint8_t* out_end = chunk.data + chunk.capacity
-    cdef int64_t count = chunk.count, key_size = 0
-    cdef uint64_t head = 0
-    cdef Peeked next
-    next.shared, next.fresh, next.value_size, next.head = p[0], p[1], p[2], queue.heads[queue.best]
-    if not has_room(chunk, next.shared + next.fresh - 8 + next.value_size):
-        return False
+    cdef uint64_t* heads = queue.heads + first
+    cdef Lane* lanes = queue.lanes + first
+    cdef Lane* lane
+    cdef int32_t* keys = chunk.keys
+    cdef int32_t* values = chunk.values
+    cdef uint8_t* data = chunk.data
+    cdef uint8_t* out = data + chunk.filled
+    cdef uint8_t* out_end = data + chunk.capacity
+    cdef uint8_t* key
+    cdef const uint8_t* p
+    cdef const uint8_t* trailer = NULL
+    cdef int64_t count = chunk.count, max_count = chunk.max_count, shared_by_all = queue.shared
+    cdef int64_t shared, fresh, key_size = 0, value_size
+    cdef uint64_t head, last_head = queue.last_head
+    cdef int best = 0
+    cdef bint is_done = False, are_several
+    for best in range(queue.placed - first, num_lanes):
+        heads[best] = UINT64_MAX
     while True:
-        key_size = next.shared + next.fresh - 8
-        head = next.head
-        chunk.keys[2 * count] = <int32_t> (out - chunk.data)
-        chunk.keys[2 * count + 1] = <int32_t> key_size
-        chunk.values[2 * count] = <int32_t> (out + key_size - chunk.data)
-        chunk.values[2 * count + 1] = <int32_t> next.value_size
-        count += 1
-        last.key = out
-        p += 3
-        if p <= copy_end and next.fresh <= FRESH and key_size <= SHORT and next.value_size <= SHORT:
-            # The shared bytes come from the key before. What was just written could not be read again at once.
-            memcpy(out, key_buffer, SHORT)
-            memcpy(out + next.shared, p, FRESH)
-            memcpy(key_buffer + next.shared, p, FRESH)
-            memcpy(out + key_size, p + next.fresh, SHORT)
-        else:
-            copy_bytes(key_buffer + next.shared, p, next.fresh)
-            copy_bytes(out, key_buffer, key_size)
-            copy_bytes(out + key_size, p + next.fresh, next.value_size)
-        out += key_size + next.value_size
-        p += next.fresh
-        last.sequence = load_le64(p - 8) >> 8
-        p += next.value_size
-        c.is_peeked = peek(p, end - p, &c.key_buffer, key_size, queue.shared, head, &next)
-        if (
-            not c.is_peeked or not head < next.head < limit or count == chunk.max_count
-            or next.shared + next.fresh - 8 + next.value_size > out_end - out
-        ):
+        are_several = find_best(heads, num_lanes, &best)
+        head = heads[best]
+        lane = &lanes[best]
+        p = lane.at
+        if p == NULL or are_several or head <= last_head or head >= limit:
             break
-    last.key_size = key_size
-    last.number = c.number
-    queue.last_head = head
-    if c.is_peeked:
-        queue.heads[queue.best] = next.head
-    chunk.filled = out - chunk.data
-    chunk.count = count
-    c.at = p - c.block
-    c.internal_size = key_size + 8
-    return True
+        shared, fresh, value_size = p[0], p[1], p[2]
+        if count == max_count or shared + fresh - 8 + value_size > out_end - out:
+            break
+        key_size = shared + fresh - 8
+        keys[2 * count] = <int32_t> (out - data)
+        keys[2 * count + 1] = <int32_t> key_size
+        values[2 * count] = <int32_t> (out + key_size - data)
+        values[2 * count + 1] = <int32_t> value_size
+        count += 1
+        p += 3
+        trailer = p + fresh - 8
+        key = lane.key
+        if p <= lane.copy_end and fresh <= FRESH and key_size <= SHORT and value_size <= SHORT:
+            # The shared bytes come from the key before. What was just written could not be read again at once.
+            memcpy(out, key, SHORT)
+            memcpy(out + shared, p, FRESH)
+            memcpy(key + shared, p, FRESH)
+            memcpy(out + key_size, p + fresh, SHORT)
+        else:
+            copy_bytes(key + shared, p, fresh)
+            copy_bytes(out, key, key_size)
+            copy_bytes(out + key_size, p + fresh, value_size)
+        out += key_size + value_size
+        p += fresh + value_size
+        last_head = head
+        last.number = best
+        lane.key_size = key_size
+        lane.at = lane.next
+        if lane.at == NULL:
+            is_done = True
+            end_lane(lane, queue.order[first + best], p)
+            break
+        heads[best] = lane.next_head
+        peek_next(lane, shared_by_all)
+    queue.best = first + best
+    if trailer != NULL:
+        last.number = queue.order[first + last.number].number
+        last.sequence = load_le64(trailer) >> 8
+        last.key = data + keys[2 * count - 2]
+        last.key_size = keys[2 * count - 1]
+        queue.last_head = last_head
+        chunk.filled = out - data
+        chunk.count = count
+    return is_done

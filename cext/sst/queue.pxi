@@ -1,15 +1,26 @@
 # Finds the cursor with the first entry.
 #
-# Heads are numbers of the eight bytes behind those that the keys at hand share: comparing them all takes no branch that
-# a processor would have to guess. Keys whose heads are equal are compared whole.
+# Heads are numbers of the eight bytes behind those that the keys at hand share. Keys whose heads are equal are compared
+# whole.
 
 cdef enum:
     RECORDS_AHEAD = 16          # of an overlay: their keys share what heads leave out
     MOST_ALIKE = 16             # keys that differ behind their heads only, before heads are made anew
 
+cdef struct Lane:               # of a cursor, for the short way (plain.pxi)
+    const uint8_t* at           # the entry at hand, of which only the head is known; NULL: the cursor has read it
+    const uint8_t* next         # the entry behind it; NULL: its head is not known
+    uint64_t next_head
+    const uint8_t* end          # of the entries
+    const uint8_t* copy_end     # an entry before it may be copied without a look at its sizes
+    uint8_t* key                # the user key before the entry at hand
+    int64_t key_size
+    int64_t most                # bytes of a user key that there is room for
+
 cdef struct Queue:
     Cursor** order              # those with an entry, in any order; then those that wait for bytes
     uint64_t* heads             # of the entries, in the same order
+    Lane* lanes                 # and the lanes of the cursors
     int placed, unplaced
     int best                    # the number of the first entry
     int64_t shared              # bytes that the keys of all entries share
@@ -73,17 +84,33 @@ cdef void make_heads(Queue* queue) noexcept nogil:
         queue.heads[i] = head_of(queue.order[i].key, queue.order[i].key_size, shared)
 
 
-cdef inline uint64_t find_best(Queue* queue) noexcept nogil:
-    """Finds the smallest head, the first one of several, and returns the smallest of the others."""
-    cdef int i, best = 0
-    cdef uint64_t head, least = queue.heads[0], second = UINT64_MAX
-    for i in range(1, queue.placed):
-        head = queue.heads[i]
-        second = least if head < least else (head if head < second else second)
-        best = i if head < least else best
-        least = head if head < least else least
-    queue.best = best
-    return second
+cdef inline bint find_best(const uint64_t* heads, int count, int* best) noexcept nogil:
+    """Finds the smallest head, the first one of several, and returns whether there are several.
+
+    Compilers make branches of choices, and no processor guesses which run is the next one: masks choose instead.
+    """
+    cdef int i, other
+    cdef uint64_t least = heads[0], least_other, mask, num_least = 0
+    best[0] = 0
+    if count == 4:
+        # By pairs: the second one waits for nothing.
+        mask = 0 - <uint64_t> (heads[1] < least)
+        least ^= (least ^ heads[1]) & mask
+        best[0] = <int> mask & 1
+        mask = 0 - <uint64_t> (heads[3] < heads[2])
+        least_other = heads[2] ^ ((heads[2] ^ heads[3]) & mask)
+        other = 2 | (<int> mask & 1)
+        mask = 0 - <uint64_t> (least_other < least)
+        least ^= (least ^ least_other) & mask
+        best[0] ^= (best[0] ^ other) & <int> mask
+    else:
+        for i in range(1, count):
+            mask = 0 - <uint64_t> (heads[i] < least)
+            least ^= (least ^ heads[i]) & mask
+            best[0] ^= (best[0] ^ i) & <int> mask
+    for i in range(count):
+        num_least += <uint64_t> (heads[i] == least)
+    return num_least > 1
 
 
 cdef inline void break_ties(Queue* queue) noexcept nogil:
@@ -109,5 +136,7 @@ cdef inline void step_best(Queue* queue, const Bounds* bounds, const uint8_t* la
     queue.placed -= 1
     queue.order[queue.best] = queue.order[queue.placed]
     queue.heads[queue.best] = queue.heads[queue.placed]
+    queue.lanes[queue.best] = queue.lanes[queue.placed]
+    queue.lanes[queue.placed].at = NULL
     queue.order[queue.placed] = c
     queue.unplaced = 1
