@@ -20,6 +20,7 @@ from pyarrow.fs import FileType
 
 from hdfsstore.errors import FileChangedError, StateStoreError
 from hdfsstore.fs.location import resolve
+from hdfsstore.fs.s3 import writing
 from hdfsstore.fs.s3.leftovers import abort_leftovers
 from hdfsstore.fs.s3.s3_files import S3FileManager
 from tests.integration.s3_managers import BUCKET, bare_client, manager, read
@@ -127,6 +128,24 @@ def test_one_who_comes_later_does_not_create(files: S3FileManager, folder: str, 
     assert uploads(files, f"{folder}/a") == []
     files.replace(f"{folder}/a", [b"3" * size])
     assert read(files, f"{folder}/a") == b"3" * size
+
+
+def test_a_file_that_is_deleted_before_it_is_looked_at_was_there(
+    files: S3FileManager, minio: Minio, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner cleans up between our request, which is refused, and our look at who has it."""
+    path = f"{folder}/a"
+    files.create(path, [b"1"])
+    holder_of = writing.holder_of
+
+    def too_late(bucket: Any, key: str) -> Any:
+        manager(minio.port).delete([path])
+        return holder_of(bucket, key)
+
+    monkeypatch.setattr(writing, "holder_of", too_late)
+    with pytest.raises(FileExistsError):
+        files.create(path, [b"2"])
+    assert files.list_folder(folder) == []
 
 
 def test_of_eight_racers_one_creates(minio: Minio, folder: str) -> None:
