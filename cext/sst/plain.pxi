@@ -5,7 +5,6 @@
 # choice waits for no byte of a block.
 
 cdef enum:
-    FEW_LANES = 4               # they, one and two have loops of their own
     SHORT = 64                  # bytes of a key or a value that are copied without a branch on the size
     FRESH = 32                  # and of the fresh bytes of a key
     COPIED = 128                # from an entry on, such copies touch less
@@ -18,7 +17,7 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
     and no operands wait for a value.
     """
     cdef Cursor* c
-    cdef int64_t count = chunk.count
+    cdef int64_t count
     cdef int other
     cdef bint any_taken = False, is_done, are_several
     cdef uint64_t head

@@ -5,6 +5,7 @@
 
 cdef enum:
     RECORDS_AHEAD = 16          # of an overlay: their keys share what heads leave out
+    FEW_LANES = 4               # these are compared by pairs
     MOST_ALIKE = 16             # keys that differ behind their heads only, before heads are made anew
 
 cdef struct Lane:               # of a cursor, for the short way (plain.pxi)
@@ -92,7 +93,7 @@ cdef inline bint find_best(const uint64_t* heads, int count, int* best) noexcept
     cdef int i, other
     cdef uint64_t least = heads[0], least_other, mask, num_least = 0
     best[0] = 0
-    if count == 4:
+    if count == FEW_LANES:
         # By pairs: the second one waits for nothing.
         mask = 0 - <uint64_t> (heads[1] < least)
         least ^= (least ^ heads[1]) & mask
