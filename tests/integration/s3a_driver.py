@@ -59,6 +59,11 @@ def main(master: str, checkpoint: str, folder: str) -> None:
         .config("spark.driver.extraClassPath", os.environ["HADOOP_CONF_DIR"])
         .config("spark.eventLog.enabled", True)
         .config("spark.eventLog.dir", Path(folder, "events").as_uri())
+        # Who looks for a key in files must be able to find it.
+        .config("spark.eventLog.compress", False)
+        .config("spark.broadcast.compress", False)
+        .config("spark.shuffle.compress", False)
+        .config("spark.shuffle.spill.compress", False)
         .config("spark.local.dir", f"{folder}/local")
         .config("spark.ui.port", 0)
         .config("spark.executor.syncLogLevel.enabled", True)

@@ -62,6 +62,7 @@ def test_the_key_is_in_no_file_log_or_message_of_a_run(run: tuple[str, Path, str
     for kind in ("seen-*", "rest-*", "events/**/*"):
         assert [path for path in left.glob(kind) if path in files], kind
     assert any("hdfsstore" in path.read_text("utf-8", "replace") for path in files if path.name == "driver.log")
+    assert any(b"SparkListenerTaskEnd" in path.read_bytes() for path in left.glob("events/**/*") if path in files)
     assert [path for path in files if any(key in path.read_bytes() for key in KEYS)] == []
     in_bucket = [path for path in minio.data.rglob("*") if path.is_file() and ".minio.sys" not in path.parts]
     assert len(in_bucket) > 10

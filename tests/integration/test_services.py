@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +23,8 @@ from tests.services.process import ServerProcess
 from tests.services.toxiproxy import Toxiproxy
 
 ROOT = Path(__file__).parents[2]
+# 127.0.0.1, the same as an address of IPv6, and that one's own.
+_LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -46,6 +51,44 @@ def test_servers_end_with_a_run_that_is_killed(frozen: bool, tmp_path: Path) -> 
     while _alive(pid):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def _listening(pid: int) -> set[str]:
+    """The addresses, in hexadecimal as the kernel has them, at which a process waits for connections."""
+    sockets = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            sockets.add(str(fd.readlink()))
+    tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+
+
+def test_make_services_says_how_to_use_servers_that_run(minio: Minio, hdfs: Hdfs, toxiproxy: Toxiproxy) -> None:  # noqa: ARG001
+    """The fixtures tell whether servers can be had. The commands that it prints reach servers without a checkpoint."""
+    with subprocess.Popen([sys.executable, "-m", "tests.services"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        lines = list(itertools.takewhile(lambda line: "Ctrl-C" not in line, run.stdout))
+        try:
+            said = "".join(lines)
+            for name in ("HDFS: one NameNode", "HDFS: two NameNodes", "MinIO: ", "toxiproxy: "):
+                assert name in said
+            assert sum("Spark:" in line and "--conf spark.hadoop." in line for line in lines) == 3
+            pids = [int(pid) for line in lines for pid in re.findall(r"\d+", line.partition("process ")[2])]
+            assert len(pids) == 8
+            for pid in pids:
+                assert _listening(pid)
+                assert _listening(pid) <= _LOOPBACK
+            commands = [line.partition("command:")[2].strip() for line in lines if "command:" in line]
+            assert len(commands) == 3
+            for command in commands:
+                done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+                assert done.returncode != 0
+                assert "there is no checkpoint here" in done.stderr
+        finally:
+            run.send_signal(signal.SIGTERM)
+    assert run.returncode == 0
+    assert not [pid for pid in pids if _alive(pid)]
 
 
 def test_a_server_that_ended_by_itself_can_be_ended_again(tmp_path: Path) -> None:

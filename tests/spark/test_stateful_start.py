@@ -21,6 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from hdfsstore import Checkpoint, MissingFileError, SchemaMismatchError, StateStoreError, UnsupportedQueryError, release
 from hdfsstore.checkpoint.query_metadata import encode_query_metadata
+from hdfsstore.errors import NotPromisedError
+from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.driver.active_run import only_start, stop_in_few_words
 from hdfsstore.spark.querylog.checkpoint_location import find_checkpoint
@@ -255,6 +257,20 @@ def test_what_may_not_be_stopped_goes_on(source: Input, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedQueryError, match=f"{query.runId}.*stopActiveRunOnRestart"):
         writer.queryName("another").start()
     assert query.isActive
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+def test_a_start_is_refused_where_two_drivers_could_both_finish_a_batch(
+    source: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_active: bool
+) -> None:
+    """A filesystem overwrites where it is asked to create: the start finds out, whether a run is active or not."""
+    writer = timed_stream(source.stream()).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running = [writer.start()] if is_active else []
+    monkeypatch.setattr(LocalFileManager, "create", LocalFileManager.replace)
+    with pytest.raises(NotPromisedError, match="was there already"):
+        writer.start()
+    assert [query.id for query in source.spark.streams.active] == [query.id for query in running]
 
 
 def test_a_start_that_is_refused_stops_no_run(source: Input, tmp_path: Path) -> None:
