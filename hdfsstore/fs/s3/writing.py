@@ -124,13 +124,11 @@ class Writer:
             new.appear(_ABSENT, None)
         except S3Failure as found:
             holder = holder_of(self._bucket, new.key) if _is_about_the_name(found) else None
-            if holder is not None and holder.owner == new.owner:
-                return
-            # One that was deleted since was there, too.
-            if holder is None and found.status != _NOT_MET:
+            if holder is None:
                 raise
-            uri = self._bucket.uri(new.key)
-            raise FileExistsError(errno.EEXIST, "there is such a file already", uri) from None
+            if holder.owner != new.owner:
+                uri = self._bucket.uri(new.key)
+                raise FileExistsError(errno.EEXIST, "there is such a file already", uri) from None
 
     def _replace(self, new: _New) -> None:
         # Most names are free. A look is little beside the requests for parts, and spares them a refusal, after which
