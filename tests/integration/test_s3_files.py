@@ -144,7 +144,7 @@ def test_a_name_that_is_free_again_before_it_is_looked_at_is_not_taken_for_one_t
         return holder_of(bucket, key)
 
     monkeypatch.setattr(writing, "holder_of", too_late)
-    with pytest.raises((OSError, StateStoreError), match="412|PreconditionFailed|pre-condition") as caught:
+    with pytest.raises((OSError, StateStoreError), match=r"412|PreconditionFailed|pre-condition") as caught:
         files.create(path, [b"2"])
     assert not isinstance(caught.value, FileExistsError)
     assert files.list_folder(folder) == []

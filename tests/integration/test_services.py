@@ -64,7 +64,8 @@ def _listening(pid: int) -> set[str]:
     return {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
 
-def test_make_services_says_how_to_use_servers_that_run(minio: Minio, hdfs: Hdfs, toxiproxy: Toxiproxy) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("hdfs", "minio", "toxiproxy")
+def test_make_services_says_how_to_use_servers_that_run() -> None:
     """The fixtures tell whether servers can be had. The commands that it prints reach servers without a checkpoint."""
     with subprocess.Popen([sys.executable, "-m", "tests.services"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
