@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free
 cdef bytes FIXED_KINDS = b"0?1248md"
 
 cdef enum:
-    BLOCK = 512  # rows whose columns are read one after the other, so that the rows stay in the first-level cache
+    BLOCK = 256  # rows whose columns are read one after the other, so that the rows stay in the first-level cache
 
 cdef enum Reason:
     GOOD
@@ -41,15 +41,13 @@ cdef struct Column:
 cdef struct Rows:
     const uint8_t* data
     int64_t data_size
-    const int32_t* spans
-    const int32_t* whole    # spans with the prefix, and where those without it go; NULL where there is no prefix
-    int32_t* stripped
+    const int32_t* spans    # with the prefixes
     const uint8_t* prefix
     int32_t prefix_size
     int64_t count
     int64_t fields
     int64_t fixed       # bytes of null bits and slots
-    bint all_fixed      # no field has a variable-length part
+    int64_t num_variable    # fields with a variable-length part
     int64_t checked     # so many rows, from the first one on, passed check_rows
     int64_t null_count  # of those
     uint8_t* any_null   # and their null bits, ORed
@@ -65,8 +63,6 @@ cdef bint check_rows(Rows* rows, int64_t stop) noexcept nogil:
     cdef uint64_t bits, past_end = past_fields(rows), all_bits = 0
     if check_good_rows(rows, stop):
         return True
-    if rows.whole != NULL and not strip_prefixes(rows, stop):
-        return False
     for r in range(rows.checked, stop):
         size = rows.spans[2 * r + 1]
         if size < 0:
@@ -75,10 +71,13 @@ cdef bint check_rows(Rows* rows, int64_t stop) noexcept nogil:
         offset = rows.spans[2 * r]
         if offset < 0 or offset + size > rows.data_size:
             return fail(rows, r, -1, OUTSIDE)
-        size &= ~<int64_t> 7  # Spark < 2.3 wrote stray bytes after a row
+        if size < rows.prefix_size or not begins_with(rows.data + offset, rows.prefix, rows.prefix_size):
+            return fail(rows, r, -1, PREFIX)
+        offset += rows.prefix_size
+        size = (size - rows.prefix_size) & ~<int64_t> 7  # Spark < 2.3 wrote stray bytes after a row
         if size < rows.fixed:
             return fail(rows, r, -1, TOO_SHORT)
-        if rows.all_fixed and size != rows.fixed:
+        if not rows.num_variable and size != rows.fixed:
             return fail(rows, r, -1, OTHER_SIZE)
         if words == 1:
             bits = load_le64(rows.data + offset)
@@ -105,12 +104,11 @@ cdef inline uint64_t past_fields(const Rows* rows) noexcept nogil:
 
 cdef bint check_good_rows(Rows* rows, int64_t stop) noexcept nogil:
     """Does the same as check_rows, without a branch at each row. False: not all are good, or they are not so simple."""
-    cdef const int32_t* spans = rows.whole if rows.whole != NULL else rows.spans
-    cdef int32_t* out = rows.stripped
+    cdef const int32_t* spans = rows.spans
     cdef const uint8_t* data = rows.data
     cdef const uint8_t* row
-    cdef uint32_t offset, size, end, wrong = 0, data_size = <uint32_t> rows.data_size, length = rows.prefix_size
-    cdef uint32_t fixed = <uint32_t> rows.fixed, exact = ~<uint32_t> 7 if rows.all_fixed else 0
+    cdef uint32_t offset, size, end, wrong = 0, inexact = 0
+    cdef uint32_t data_size = <uint32_t> rows.data_size, fixed = <uint32_t> rows.fixed, length = rows.prefix_size
     cdef uint64_t all_bits = 0, other_prefix = 0, prefix = 0, mask
     cdef int64_t r
     if bitset_bytes(rows.fields) != 8 or length > 8 or rows.fixed > INT32_MAX - 8 or rows.checked == stop:
@@ -123,48 +121,18 @@ cdef bint check_good_rows(Rows* rows, int64_t stop) noexcept nogil:
         offset, size = <uint32_t> spans[2 * r], <uint32_t> spans[2 * r + 1]
         end = offset + size
         wrong |= offset | size | end | (data_size - end) | (size - length - fixed)
-    if wrong >> 31:
+        inexact |= (size - length) ^ fixed
+    if wrong >> 31 or (inexact >> 3 and not rows.num_variable):
         return False
-    wrong = 0
     for r in range(rows.checked, stop):
-        offset, size = <uint32_t> spans[2 * r], <uint32_t> spans[2 * r + 1] - length
-        row = data + offset
+        row = data + <uint32_t> spans[2 * r]
         other_prefix |= load_le64(row) ^ prefix
         all_bits |= load_le64(row + length)
-        wrong |= (size ^ fixed) & exact
-        if out != NULL:
-            out[2 * r] = <int32_t> (offset + length)
-            out[2 * r + 1] = <int32_t> size
-    if wrong or other_prefix & mask or all_bits & past_fields(rows):
+    if other_prefix & mask or all_bits & past_fields(rows):
         return False
     store_le64(rows.any_null, load_le64(rows.any_null) | all_bits)
     rows.has_nulls |= all_bits != 0 or rows.null_count > 0
     rows.checked = stop
-    return True
-
-
-cdef bint strip_prefixes(Rows* rows, int64_t stop) noexcept nogil:
-    """Makes the spans of the rows up to `stop` without their prefixes, after checking these."""
-    cdef const int32_t* whole = rows.whole
-    cdef int32_t* out = rows.stripped
-    cdef const uint8_t* data = rows.data
-    cdef const uint8_t* prefix = rows.prefix
-    cdef int32_t offset, size, length = rows.prefix_size
-    cdef int64_t r, data_size = rows.data_size
-    for r in range(rows.checked, stop):
-        offset, size = whole[2 * r], whole[2 * r + 1]
-        if size < 0:
-            out[2 * r] = 0
-            out[2 * r + 1] = -1
-            continue
-        if offset < 0 or <int64_t> offset + size > data_size:
-            out[2 * r] = offset
-            out[2 * r + 1] = size
-            return fail(rows, r, -1, OUTSIDE)
-        if size < length or not begins_with(data + offset, prefix, length):
-            return fail(rows, r, -1, PREFIX)
-        out[2 * r] = offset + length
-        out[2 * r + 1] = size - length
     return True
 
 
@@ -208,15 +176,11 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path, by
     rows.data_size = min(<int64_t> data.size, INT32_MAX)  # spans of nested values tell no more
     rows.spans = <const int32_t*> address(spans)
     rows.count = n
-    if prefix:
-        stripped = pa.allocate_buffer(8 * n)
-        rows.whole = rows.spans
-        rows.spans = rows.stripped = <int32_t*> address(stripped)
-        rows.prefix = prefix
-        rows.prefix_size = <int32_t> len(prefix)
+    rows.prefix = prefix
+    rows.prefix_size = <int32_t> len(prefix)
     rows.fields = len(kinds)
     rows.fixed = bitset_bytes(rows.fields) + 8 * rows.fields
-    rows.all_fixed = not kinds.strip(FIXED_KINDS)
+    rows.num_variable = len(kinds.translate(None, FIXED_KINDS))
     null_bits = bytearray(bitset_bytes(rows.fields))
     rows.any_null = null_bits
 
@@ -242,7 +206,7 @@ def read_fields(data, spans, bytes kinds, bytes digits, list paths, str path, by
         if not good:
             if rows.reason == PREFIX:
                 raise prefix_error(
-                    rows.data, rows.whole[2 * rows.bad_row], rows.whole[2 * rows.bad_row + 1], prefix
+                    rows.data, rows.spans[2 * rows.bad_row], rows.spans[2 * rows.bad_row + 1], prefix
                 )
             raise failure(&rows, paths, path)
         fields = [(columns[i].null_count, validity, values) for i, (validity, values) in enumerate(buffers)]
@@ -288,8 +252,9 @@ cdef list new_columns(const Rows* rows, Column* columns, bytes kinds, bytes digi
 
 
 cdef failure(Rows* rows, list paths, str path):
-    cdef int64_t size = rows.spans[2 * rows.bad_row + 1]
-    cdef int64_t offset = rows.spans[2 * rows.bad_row]
+    cdef int64_t before = 0 if rows.reason == OUTSIDE else rows.prefix_size
+    cdef int64_t size = rows.spans[2 * rows.bad_row + 1] - before
+    cdef int64_t offset = rows.spans[2 * rows.bad_row] + before
     what = f"a row of {size} bytes" if not path else f"a struct of {size} bytes in field {path!r}"
     field = f"field {paths[rows.bad_field]!r}" if rows.bad_field >= 0 else "a field"
     if rows.reason == OUTSIDE:

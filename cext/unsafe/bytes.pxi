@@ -18,27 +18,28 @@ def read_bytes(data, spans):
     cdef const uint8_t* base = address(data)
     cdef int64_t data_size = data.size
     cdef const int32_t* s = <const int32_t*> address(spans)
-    cdef int64_t r, n = spans.size // 8, total = 0
+    cdef int64_t r, size, n = spans.size // 8, total = 0, at = 0
     cdef uint8_t* out
     cdef int32_t* offsets
-    offset_buffer = pa.allocate_buffer(4 * (n + 1))
-    offsets = <int32_t*> address(offset_buffer)
     with nogil:
-        offsets[0] = 0
         for r in range(n):
-            if s[2 * r + 1] > 0:
-                total += s[2 * r + 1]
-                if total > INT32_MAX:
-                    break
-            offsets[r + 1] = <int32_t> total
+            total += max(s[2 * r + 1], 0)
     if total > INT32_MAX:
         raise SchemaMismatchError("the rows overlap: their strings are longer than the data that they lie in")
+    offset_buffer = pa.allocate_buffer(4 * (n + 1))
     values = pa.allocate_buffer(total + 16)
+    offsets = <int32_t*> address(offset_buffer)
     out = address(values)
     with nogil:
         for r in range(n):
-            if s[2 * r + 1] > 0:
-                copy_short(out + offsets[r], base + s[2 * r], s[2 * r + 1], data_size - s[2 * r])
+            offsets[r] = <int32_t> at
+            size = s[2 * r + 1]
+            if size <= 16 and s[2 * r] <= data_size - 16:
+                memcpy(out + at, base + s[2 * r], 16)  # more than most strings have, and also for a null
+            elif size > 0:
+                copy_short(out + at, base + s[2 * r], size, data_size - s[2 * r])
+            at += max(size, 0)
+        offsets[n] = <int32_t> at
         memset(out + total, 0, 16)
     return offset_buffer, values.slice(0, total)
 

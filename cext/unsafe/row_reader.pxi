@@ -3,7 +3,7 @@
 
 cdef bint read_dense(Rows* rows, Column* column, int64_t field, int64_t start, int64_t stop) noexcept nogil:
     """Reads a field that fits its slot and is null in no row."""
-    cdef const uint8_t* slots = rows.data + bitset_bytes(rows.fields) + 8 * field
+    cdef const uint8_t* slots = rows.data + rows.prefix_size + bitset_bytes(rows.fields) + 8 * field
     cdef const int32_t* spans = rows.spans
     cdef uint8_t* out = column.values
     cdef uint64_t word, unused = unused_bits(column.kind)
@@ -61,7 +61,7 @@ cdef bint read_nullable(Rows* rows, Column* column, int64_t field, int64_t start
         if rows.spans[2 * r + 1] < 0:
             column.null_count += 1
             continue
-        row = rows.data + rows.spans[2 * r]
+        row = rows.data + rows.spans[2 * r] + rows.prefix_size
         word = load_le64(row + bitset_bytes(rows.fields) + 8 * field)
         if get_bit(row, field):
             if word:
@@ -84,17 +84,17 @@ cdef bint read_spans(
     cdef int64_t r, offset, size, row_size, slot = bitset_bytes(rows.fields) + 8 * field
     cdef uint64_t word
     for r in range(start, stop):
-        row_size = rows.spans[2 * r + 1]
-        if column.has_nulls and row_size < 0:
+        row_size = rows.spans[2 * r + 1] - rows.prefix_size
+        if row_size < 0:
             column.null_count += 1
             out[2 * r] = 0
             out[2 * r + 1] = -1
             continue
-        row = rows.data + rows.spans[2 * r]
+        row = rows.data + rows.spans[2 * r] + rows.prefix_size
         word = load_le64(row + slot)
         offset = <int64_t> (word >> 32)
         size = <int64_t> <uint32_t> word
-        if column.has_nulls and get_bit(row, field):
+        if get_bit(row, field):
             if size and not (column.kind == c"i" and size == 16):
                 return fail(rows, r, field, NULL_SLOT)
             if word and column.kind != c"s":
@@ -106,17 +106,66 @@ cdef bint read_spans(
         if offset < rows.fixed or offset + size > row_size:
             return fail(rows, r, field, SPAN)
         used[r - start] += 16 if column.kind == c"D" else padded(size)
-        out[2 * r] = <int32_t> (rows.spans[2 * r] + offset)
+        out[2 * r] = <int32_t> (rows.spans[2 * r] + rows.prefix_size + offset)
         out[2 * r + 1] = <int32_t> size
     return True
+
+
+cdef bint have_room(Rows* rows, int64_t start, int64_t stop, const int64_t* used) noexcept nogil:
+    """Checks that the rows are as long as what they hold; used[r - start] is that of the variable-length part."""
+    cdef const int32_t* spans = rows.spans
+    cdef int64_t fixed = rows.fixed, before = rows.prefix_size
+    cdef int64_t r, left, wrong = 0
+    for r in range(start, stop):
+        left = ((spans[2 * r + 1] - before) & ~<int64_t> 7) - fixed - used[r - start]
+        if spans[2 * r + 1] < 0:
+            left = 0
+        wrong |= left
+    if wrong >= 0:
+        return True
+    for r in range(start, stop):
+        if spans[2 * r + 1] >= 0 and fixed + used[r - start] > ((spans[2 * r + 1] - before) & ~<int64_t> 7):
+            return fail(rows, r, -1, OVERLAP)
+    return True
+
+
+cdef bint read_dense_spans(
+    Rows* rows, Column* column, int64_t field, int64_t start, int64_t stop, int64_t* used
+) noexcept nogil:
+    """Does the same for a field that is null in no row, without a branch at each row.
+
+    If it is the only field with a variable-length part, the rows are as long as what they hold, too.
+    """
+    cdef const uint8_t* slots = rows.data + rows.prefix_size + bitset_bytes(rows.fields) + 8 * field
+    cdef const int32_t* spans = rows.spans
+    cdef int32_t* out = <int32_t*> column.values
+    cdef int64_t fixed = rows.fixed, before = rows.prefix_size
+    cdef int64_t r, offset, size, row_size, wrong = 0
+    cdef uint64_t word
+    cdef bint alone = rows.num_variable == 1
+    for r in range(start, stop):
+        word = load_le64(slots + spans[2 * r])
+        offset = <int64_t> (word >> 32)
+        size = <int64_t> <uint32_t> word
+        row_size = spans[2 * r + 1] - before
+        wrong |= (offset - fixed) | (row_size - offset - size)  # the highest bit: it is negative
+        if alone:
+            wrong |= (row_size & ~<int64_t> 7) - fixed - padded(size)
+        else:
+            used[r - start] += padded(size)
+        out[2 * r] = <int32_t> (spans[2 * r] + before + offset)
+        out[2 * r + 1] = <int32_t> size
+    if wrong >= 0:
+        return True
+    return read_spans(rows, column, field, start, stop, used) and have_room(rows, start, stop, used)
 
 
 cdef bint read_columns(Rows* rows, Column* columns) noexcept nogil:
     """Reads all rows. It stops with LATE_NULL at a null that was not known of when the columns were made."""
     cdef int64_t used[BLOCK]
-    cdef int64_t block, start, stop, field, r
+    cdef int64_t block, start, stop, field
     cdef Column* column
-    cdef bint good
+    cdef bint good, is_room_known
     for block in range((rows.count + BLOCK - 1) // BLOCK):
         start = block * BLOCK
         stop = min(start + BLOCK, rows.count)
@@ -125,20 +174,24 @@ cdef bint read_columns(Rows* rows, Column* columns) noexcept nogil:
                 return False
             if rows.has_nulls:
                 return fail(rows, start, -1, LATE_NULL)
-        if not rows.all_fixed:
+        is_room_known = True
+        if rows.num_variable:
             memset(used, 0, sizeof(used))
         for field in range(rows.fields):
             column = &columns[field]
-            if is_variable(column.kind):
+            if not is_variable(column.kind):
+                if column.has_nulls:
+                    good = read_nullable(rows, column, field, start, stop)
+                else:
+                    good = read_dense(rows, column, field, start, stop)
+            elif column.has_nulls or column.kind != c"s":
                 good = read_spans(rows, column, field, start, stop, used)
-            elif column.has_nulls:
-                good = read_nullable(rows, column, field, start, stop)
+                is_room_known = False
             else:
-                good = read_dense(rows, column, field, start, stop)
+                good = read_dense_spans(rows, column, field, start, stop, used)
+                is_room_known = rows.num_variable == 1
             if not good:
                 return False
-        if not rows.all_fixed:
-            for r in range(start, stop):
-                if rows.spans[2 * r + 1] >= 0 and rows.fixed + used[r - start] > (rows.spans[2 * r + 1] & ~7):
-                    return fail(rows, r, -1, OVERLAP)
+        if not is_room_known and not have_room(rows, start, stop, used):
+            return False
     return True
