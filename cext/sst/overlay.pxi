@@ -1,7 +1,6 @@
 # The records of changelogs, on top of SST files.
 
 cdef struct Record:
-    uint64_t head               # eight bytes of the key, while they are sorted
     uint64_t sequence
     const uint8_t* key          # the value lies behind it
     int32_t key_size, value_size
@@ -108,24 +107,30 @@ cdef class Overlay:
         """Sorts the records, once. Nothing is added afterwards."""
         cdef const Record* part
         cdef Record* record
-        cdef int64_t i, count
+        cdef Place* places
+        cdef Place* room
+        cdef int64_t i, count, at = 0
         begin(&self.busy)
         try:
             if self.records is not None:
                 return 0
+            ordered = pa.allocate_buffer(self.count * sizeof(Place))
+            spare = pa.allocate_buffer(self.count * sizeof(Place))
             records = pa.allocate_buffer(self.count * sizeof(Record))
-            spare = pa.allocate_buffer(self.count * sizeof(Record))
+            places = <Place*> <uintptr_t> ordered.address
+            room = <Place*> <uintptr_t> spare.address
             self.first = record = <Record*> <uintptr_t> records.address
             for buffer in reversed(self.parts):
                 part = <const Record*> <uintptr_t> buffer.address
                 count = buffer.size // sizeof(Record)
                 with nogil:
                     for i in range(count - 1, -1, -1):
-                        record[0] = part[i]
-                        record += 1
-            record = <Record*> <uintptr_t> spare.address
+                        places[at].record = part + i
+                        at += 1
             with nogil:
-                sort_records(self.first, record, self.count, 0)
+                sort_records(places, room, self.count, 0)
+                for i in range(self.count):
+                    record[i] = places[i].record[0]
             self.records = records
             self.parts.clear()
         finally:

@@ -2,89 +2,100 @@
 #
 # Eight bytes of the keys at a time, behind those that they share, are numbers: these are sorted by their bytes, without
 # comparing. Keys whose numbers are equal go on with the next bytes. Many changelogs are sorted in a tenth of the time
-# that comparing takes.
+# that comparing takes. Records stay where they are meanwhile: what moves is a number and a pointer for each.
 
 cdef enum:
     FEW = 32                    # are compared
     MOST_LEVELS = 8             # keys that share more are compared, so that no keys make this slow or deep
 
+cdef struct Place:              # of a record in the order
+    uint64_t head               # eight bytes of its key
+    const Record* record
+
 
 cdef int by_key(const void* a, const void* b) noexcept nogil:
-    cdef const Record* x = <const Record*> a
-    cdef const Record* y = <const Record*> b
+    cdef const Record* x = (<const Place*> a).record
+    cdef const Record* y = (<const Place*> b).record
     cdef int order = compare_keys(x.key, x.key_size, y.key, y.key_size)
     if order:
         return order
     return 1 if x.sequence < y.sequence else -1
 
 
-cdef void sort_records(Record* records, Record* spare, int64_t count, int level) noexcept nogil:
+cdef void sort_records(Place* places, Place* spare, int64_t count, int level) noexcept nogil:
     """Sorts records that lie in the order of their sequence numbers, the newest first.
 
     Args:
+        places: of the records; their heads are made here.
         spare: room for as many.
         level: how often their keys were found to share eight bytes.
     """
     cdef int64_t i, first = 0, shared
     cdef uint64_t differing = 0
+    cdef const Record* record
     if count <= FEW:
-        insert_records(records, count)
+        insert_records(places, count)
         return
     if level == MOST_LEVELS:
-        qsort(records, count, sizeof(Record), by_key)
+        qsort(places, count, sizeof(Place), by_key)
         return
-    shared = records[0].key_size
+    shared = places[0].record.key_size
     for i in range(1, count):
-        shared = shared_bytes(records[0].key, shared, records[i].key, records[i].key_size)
+        record = places[i].record
+        shared = shared_bytes(places[0].record.key, shared, record.key, record.key_size)
     for i in range(count):
-        records[i].head = head_of(records[i].key, records[i].key_size, shared)
-        differing |= records[i].head ^ records[0].head
-    sort_by_heads(records, spare, count, differing)
+        places[i].head = head_of(places[i].record.key, places[i].record.key_size, shared)
+        differing |= places[i].head ^ places[0].head
+    sort_by_heads(places, spare, count, differing)
     if differing == 0:
         # They are equal, but for zeros at their ends.
-        qsort(records, count, sizeof(Record), by_key)
+        qsort(places, count, sizeof(Place), by_key)
         return
     for i in range(1, count + 1):
-        if i == count or records[i].head != records[first].head:
+        if i == count or places[i].head != places[first].head:
             if i - first > 1:
-                sort_records(records + first, spare, i - first, level + 1)
+                sort_records(places + first, spare, i - first, level + 1)
             first = i
 
 
-cdef void sort_by_heads(Record* records, Record* spare, int64_t count, uint64_t differing) noexcept nogil:
+cdef void sort_by_heads(Place* places, Place* spare, int64_t count, uint64_t differing) noexcept nogil:
     """Sorts by one byte of the heads after the other, from the last one on. Equal ones keep their order."""
-    cdef int64_t places[256]
-    cdef int64_t i, place, number
+    cdef int64_t starts[256]
+    cdef int64_t i, start, number
     cdef int shift, byte
-    cdef Record* source = records
-    cdef Record* target = spare
+    cdef Place* source = places
+    cdef Place* target = spare
     for shift in range(0, 64, 8):
         if not (differing >> shift) & 0xFF:
             continue
-        memset(places, 0, sizeof(places))
+        memset(starts, 0, sizeof(starts))
         for i in range(count):
-            places[(source[i].head >> shift) & 0xFF] += 1
-        place = 0
+            starts[(source[i].head >> shift) & 0xFF] += 1
+        start = 0
         for byte in range(256):
-            number = places[byte]
-            places[byte] = place
-            place += number
+            number = starts[byte]
+            starts[byte] = start
+            start += number
         for i in range(count):
             byte = (source[i].head >> shift) & 0xFF
-            target[places[byte]] = source[i]
-            places[byte] += 1
+            target[starts[byte]] = source[i]
+            starts[byte] += 1
         source, target = target, source
-    if source != records:
-        memcpy(records, source, count * sizeof(Record))
+    if source != places:
+        memcpy(places, source, count * sizeof(Place))
 
 
-cdef void insert_records(Record* records, int64_t count) noexcept nogil:
+cdef void insert_records(Place* places, int64_t count) noexcept nogil:
     cdef int64_t i, at
-    cdef Record record
+    cdef Place place
+    cdef const Record* before
     for i in range(1, count):
-        record = records[i]
+        place = places[i]
         at = i
-        while at > 0 and compare_keys(records[at - 1].key, records[at - 1].key_size, record.key, record.key_size) > 0:
-            records[at] = records[at - 1]
+        while at > 0:
+            before = places[at - 1].record
+            if compare_keys(before.key, before.key_size, place.record.key, place.record.key_size) <= 0:
+                break
+            places[at] = places[at - 1]
             at -= 1
-        records[at] = record
+        places[at] = place
