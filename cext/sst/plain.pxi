@@ -24,6 +24,9 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
     while queue.placed and queue.has_last_head and queue.unplaced == 0 and not queue.is_stale:
         are_several = find_best(queue.heads, queue.placed, &queue.best)
         head = queue.heads[queue.best]
+        if are_several and queue.placed == 2 and take_update(queue, chunk, bounds, last):
+            any_taken = True
+            continue
         if queue.lanes[queue.best].at != NULL and not are_several and head > queue.last_head:
             count = chunk.count
             other = 1 - queue.best
@@ -68,6 +71,51 @@ cdef bint merge_plain(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* l
         step_best(queue, bounds, last.key)
     read_lanes(queue, UINT64_MAX)
     return any_taken
+
+
+cdef inline bint take_update(Queue* queue, Chunk* chunk, const Bounds* bounds, Taken* last) noexcept nogil:
+    """Takes the record of an overlay, and with it what is older: the overlay's other records of its key, and the entry
+    of the only lane, which is of this key, too.
+
+    Returns:
+        False: they are not so simple, and are still to be taken.
+    """
+    cdef int number = 0 if queue.lanes[0].at != NULL else 1
+    cdef Lane* lane = &queue.lanes[number]
+    cdef Cursor* overlay = queue.order[1 - number]
+    cdef const Record* older
+    cdef const uint8_t* p = lane.at
+    cdef int64_t shared, fresh
+    if (
+        p == NULL or lane.next == NULL or overlay.record == NULL or queue.heads[number] <= queue.last_head
+        or (overlay.kind != VALUE and overlay.kind != DELETION)
+    ):
+        return False
+    shared, fresh = p[0], p[1] - 8
+    if shared + fresh != overlay.key_size or not has_room(chunk, overlay.key_size + overlay.value_size):
+        return False
+    copy_bytes(lane.key + shared, p + 3, fresh)
+    if compare_keys(lane.key, overlay.key_size, overlay.key, overlay.key_size) != 0:
+        return False
+    last.key = overlay.key
+    if overlay.kind == VALUE:
+        last.key = append_key(chunk, overlay.key, overlay.key_size)
+        append_value(chunk, overlay.value, overlay.value_size)
+    last.key_size = overlay.key_size
+    older = overlay.record
+    while older < overlay.records_end and compare_keys(older.key, older.key_size, last.key, last.key_size) == 0:
+        older += 1
+    overlay.record = older
+    last.sequence = load_le64(p + 3 + fresh) >> 8
+    last.number = queue.order[number].number
+    queue.last_head = queue.heads[number]
+    lane.key_size = overlay.key_size
+    lane.at = lane.next
+    queue.heads[number] = lane.next_head
+    peek_next(lane, queue.shared)
+    queue.best = 1 - number
+    step_best(queue, bounds, last.key)
+    return True
 
 
 cdef void read_lanes(Queue* queue, uint64_t last) noexcept nogil:
@@ -169,6 +217,7 @@ cdef inline bint take_lanes(
         in no lane, or its head is another's, too, or there is no room for it.
     """
     cdef uint64_t* heads = queue.heads + first
+    cdef uint64_t few[FEW_LANES]  # the heads of few lanes, which stay in registers
     cdef Lane* lanes = queue.lanes + first
     cdef Lane* lane
     cdef int32_t* keys = chunk.keys
@@ -181,14 +230,20 @@ cdef inline bint take_lanes(
     cdef const uint8_t* trailer = NULL
     cdef int64_t count = chunk.count, max_count = chunk.max_count, shared_by_all = queue.shared
     cdef int64_t shared, fresh, key_size = 0, value_size
-    cdef uint64_t head, last_head = queue.last_head
-    cdef int best = 0
+    cdef uint64_t head = 0, last_head = queue.last_head
+    cdef int i, best = 0
     cdef bint is_done = False, are_several
     for best in range(queue.placed - first, num_lanes):
         heads[best] = UINT64_MAX
+    if num_lanes == FEW_LANES:
+        for i in range(FEW_LANES):
+            few[i] = heads[i]
     while True:
-        are_several = find_best(heads, num_lanes, &best)
-        head = heads[best]
+        if num_lanes == FEW_LANES:
+            are_several = find_best_of_few(few, &best, &head)
+        else:
+            are_several = find_best(heads, num_lanes, &best)
+            head = heads[best]
         lane = &lanes[best]
         p = lane.at
         if p == NULL or are_several or head <= last_head or head >= limit:
@@ -225,8 +280,15 @@ cdef inline bint take_lanes(
             is_done = True
             end_lane(lane, queue.order[first + best], p)
             break
-        heads[best] = lane.next_head
+        if num_lanes == FEW_LANES:
+            for i in range(FEW_LANES):
+                few[i] ^= (few[i] ^ lane.next_head) & (0 - <uint64_t> (best == i))
+        else:
+            heads[best] = lane.next_head
         peek_next(lane, shared_by_all)
+    if num_lanes == FEW_LANES:
+        for i in range(FEW_LANES):
+            heads[i] = few[i]
     queue.best = first + best
     if trailer != NULL:
         last.number = queue.order[first + last.number].number

@@ -90,28 +90,32 @@ cdef inline bint find_best(const uint64_t* heads, int count, int* best) noexcept
 
     Compilers make branches of choices, and no processor guesses which run is the next one: masks choose instead.
     """
-    cdef int i, other
-    cdef uint64_t least = heads[0], least_other, mask, num_least = 0
+    cdef int i
+    cdef uint64_t least = heads[0], mask, num_least = 0
     best[0] = 0
-    if count == FEW_LANES:
-        # By pairs: the second one waits for nothing.
-        mask = 0 - <uint64_t> (heads[1] < least)
-        least ^= (least ^ heads[1]) & mask
-        best[0] = <int> mask & 1
-        mask = 0 - <uint64_t> (heads[3] < heads[2])
-        least_other = heads[2] ^ ((heads[2] ^ heads[3]) & mask)
-        other = 2 | (<int> mask & 1)
-        mask = 0 - <uint64_t> (least_other < least)
-        least ^= (least ^ least_other) & mask
-        best[0] ^= (best[0] ^ other) & <int> mask
-    else:
-        for i in range(1, count):
-            mask = 0 - <uint64_t> (heads[i] < least)
-            least ^= (least ^ heads[i]) & mask
-            best[0] ^= (best[0] ^ i) & <int> mask
+    for i in range(1, count):
+        mask = 0 - <uint64_t> (heads[i] < least)
+        least ^= (least ^ heads[i]) & mask
+        best[0] ^= (best[0] ^ i) & <int> mask
     for i in range(count):
         num_least += <uint64_t> (heads[i] == least)
     return num_least > 1
+
+
+cdef inline bint find_best_of_few(const uint64_t* heads, int* best, uint64_t* least) noexcept nogil:
+    """Does the same for FEW_LANES heads, by pairs: the second pair waits for nothing."""
+    cdef uint64_t of_first = heads[0], of_second = heads[2], mask
+    cdef int second
+    mask = 0 - <uint64_t> (heads[1] < of_first)
+    of_first ^= (of_first ^ heads[1]) & mask
+    best[0] = <int> mask & 1
+    mask = 0 - <uint64_t> (heads[3] < of_second)
+    of_second ^= (of_second ^ heads[3]) & mask
+    second = 2 | (<int> mask & 1)
+    mask = 0 - <uint64_t> (of_second < of_first)
+    least[0] = of_first ^ ((of_first ^ of_second) & mask)
+    best[0] ^= (best[0] ^ second) & <int> mask
+    return of_first == of_second or (heads[0] == heads[1] == least[0]) or (heads[2] == heads[3] == least[0])
 
 
 cdef inline void break_ties(Queue* queue) noexcept nogil:
