@@ -206,6 +206,27 @@ def test_values_of_any_number_of_runs(
     assert rows(merge) == sorted(expected.items())
 
 
+@pytest.mark.parametrize("versions", [1, 2], ids=["a key once in the file", "a key twice in the file"])
+@pytest.mark.parametrize("chunk_bytes", [64, 4096, 2 << 20])
+def test_changelogs_over_one_file(versions: int, chunk_bytes: int) -> None:
+    """A record takes the entry that it replaces with it, and the older records of its key; a made row comes as well."""
+    random_of = random.Random(chunk_bytes)
+    entries = [(internal(b"%05d" % (i // versions), 9_000 - i % versions), b"old %d" % i) for i in range(4000)]
+    records = [
+        (random_of.choice([PUT, PUT, PUT, DELETION, MERGE]), b"%05d" % random_of.choice(range(0, 4100, 3)), b"n%d" % i)
+        for i in range(3000)
+    ]
+    records += [(PUT, b"%05d%s" % (i, b"\0" * (i % 3)), b"longer") for i in range(0, 4000, 70)]
+    newest = [(PUT, key[:-8], value) for key, value in reversed(entries)]
+    merge = Merge(
+        [[table(sst_of(entries, per_block=30, restart_every=8))]],
+        overlay_of(records),
+        delimiter=b",",
+        chunk_bytes=chunk_bytes,
+    )
+    assert rows(merge) == sorted(model(newest + records, b",").items())
+
+
 def test_a_record_may_be_larger_than_a_chunk() -> None:
     large = [(internal(b"%d" % i), b"%d" % i * 50_000) for i in range(5)]
     overlay = overlay_of([(MERGE, b"2", b"x" * 70_000)])
