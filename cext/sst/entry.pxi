@@ -99,6 +99,8 @@ cdef inline int compare_keys(const uint8_t* a, int64_t a_size, const uint8_t* b,
 
 cdef inline int64_t shared_bytes(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
     cdef int64_t at = 0, both = min(a_size, b_size)
+    while at + 8 <= both and load_le64(a + at) == load_le64(b + at):
+        at += 8
     while at < both and a[at] == b[at]:
         at += 1
     return at
