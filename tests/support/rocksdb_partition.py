@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.support.changelogs import TypedRecord, encode_typed
 
 LOCAL = LocalFileManager()
 Rows = dict[bytes, bytes]
+UNNUMBERED = "column families whose numbers only a zip tells"
 
 
 def rows_of(chunk: RecordChunk) -> Rows:
@@ -88,3 +91,42 @@ def write_zip(
         path.unlink()
     local.rmdir()
     return [folder / "SSTs" / sst.remote for sst in ssts]
+
+
+def damage_zip(zip_path: Path, _: list[Path]) -> None:
+    zip_path.write_bytes(zip_path.read_bytes()[:-30])
+
+
+def damage_manifest(zip_path: Path, _: list[Path]) -> None:
+    with zipfile.ZipFile(zip_path) as source:
+        files = {each: source.read(each) for each in source.namelist()}
+    manifest = next(each for each in files if each.startswith("MANIFEST"))
+    files[manifest] = files[manifest][:-1] + bytes([files[manifest][-1] ^ 1])
+    with zipfile.ZipFile(zip_path, "w") as target:
+        for each, content in files.items():
+            target.writestr(each, content)
+
+
+def damage_metadata(zip_path: Path, _: list[Path]) -> None:
+    with zipfile.ZipFile(zip_path) as source:
+        files = {each: source.read(each) for each in source.namelist()}
+    fields = json.loads(files["metadata"].removeprefix(b"v1\n"))
+    fields["sstFiles"][0]["sizeBytes"] += 1
+    files["metadata"] = b"v1\n" + json.dumps(fields).encode()
+    with zipfile.ZipFile(zip_path, "w") as target:
+        for each, content in files.items():
+            target.writestr(each, content)
+
+
+def remove_sst(_: Path, ssts: list[Path]) -> None:
+    ssts[0].unlink()
+
+
+def cut_sst(_: Path, ssts: list[Path]) -> None:
+    ssts[0].write_bytes(ssts[0].read_bytes()[:-1])
+
+
+def flip_a_block(_: Path, ssts: list[Path]) -> None:
+    content = bytearray(ssts[0].read_bytes())
+    content[10] ^= 1
+    ssts[0].write_bytes(content)

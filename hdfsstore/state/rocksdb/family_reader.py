@@ -62,15 +62,22 @@ class FamilyReader:
         """All records in the changelogs of `versions` of the family that the last of them has, as Spark reads them.
 
         A family that was removed and made again has another number.
+
+        Raises:
+            CorruptFileError, MissingFileError: as `stream`, or a newer zip that cannot be read may have the family.
         """
-        number = self._reader.family(versions[-1], self._name)
-        if number is None:
-            return []
-        prefix = family_prefix(number)
+        numbers = self._reader.numbers(versions[-1])
+        if self._name not in numbers.families and numbers.damage is not None:
+            raise numbers.damage
 
         def of_family(version: int, chunk: RecordChunk) -> T | None:
-            chunk = _selected(chunk, prefix)
-            return convert(version, _stripped(chunk, prefix)) if len(chunk) else None
+            found = {name: _begin_with(chunk, number) for name, number in numbers.families.items()}
+            if version > numbers.since and sum(map(len, found.values())) < len(chunk):
+                raise numbers.unnumbered
+            own = found.get(self._name)
+            if not own:
+                return None
+            return convert(version, _stripped(chunk.take(own), family_prefix(numbers.families[self._name])))
 
         return [item for item in self._reader.changes(versions, of_family) if item is not None]
 
@@ -82,6 +89,7 @@ def _stripped(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
         raise chunk.locate(error) from None
 
 
-def _selected(chunk: RecordChunk, prefix: bytes) -> RecordChunk:
-    numbers = rocksdb_rows.begin_with(pa.py_buffer(chunk.data), chunk.keys, prefix)
-    return chunk.take(pa.Array.from_buffers(pa.int64(), numbers.size // 8, [None, numbers]))
+def _begin_with(chunk: RecordChunk, number: int) -> pa.Int64Array:
+    """Which records are of the family with the number."""
+    found = rocksdb_rows.begin_with(pa.py_buffer(chunk.data), chunk.keys, family_prefix(number))
+    return pa.Array.from_buffers(pa.int64(), found.size // 8, [None, found])

@@ -73,6 +73,24 @@ class Families:
             raise self.unnumbered
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of column families at a version, by the newest zip that can be read.
+
+    Attributes:
+        families: the number of each one.
+        since: the version of the zip. Keys in changelogs after it have one of these numbers. Spark gives no number
+            twice, so a key in them with another one is of a family that was made, or made again, after the zip.
+        unnumbered: the error of such a key.
+        damage: of a newer zip, which may have other families.
+    """
+
+    families: Mapping[str, int]
+    since: int
+    unnumbered: StateStoreError
+    damage: CorruptFileError | None
+
+
 # The range of keys that is wanted; None: there is no such key.
 Within: TypeAlias = Callable[[Families], KeyRange | None]
 
@@ -197,15 +215,12 @@ class RocksDbPartitionReader(BasePartitionReader):
         """
         return self._read(version, self._families)
 
-    def family(self, version: int, name: str) -> int | None:
-        """The number of one column family; None: there is no such family. Raises as `families` does, and where a newer
-        zip that cannot be read may have the family."""
+    def numbers(self, version: int) -> Numbers:
+        """The numbers by which the changelogs up to `version` are told apart. Raises as `families` does."""
 
-        def read(files: VersionFiles, chain: Chain) -> int | None:
-            number = self._families(files, chain).get(name)
-            if number is None and files.damage is not None:
-                raise files.damage
-            return number
+        def read(files: VersionFiles, chain: Chain) -> Numbers:
+            since = chain.snapshot[0] if chain.snapshot is not None else 0
+            return Numbers(self._families(files, chain), since, self._unnumbered(files), files.damage)
 
         return self._read(version, read)
 
@@ -221,6 +236,9 @@ class RocksDbPartitionReader(BasePartitionReader):
         if found is None and chain.deltas and files.damage is not None:
             raise files.damage
         return {} if found is None else found.families
+
+    def _unnumbered(self, files: VersionFiles) -> StateStoreError:
+        return files.damage or _unnumbered(self._folder, files.version_id[0])
 
     def _with_parts(self, restart: Restart, files: VersionFiles, chain: Chain, listing: StateFiles) -> Restart:
         """Adds the SST files of the zip, and of them those that other zips name, too."""
@@ -268,8 +286,7 @@ class RocksDbPartitionReader(BasePartitionReader):
                 overlay.add(chunk.data, chunk.keys, chunk.values, chunk.kinds)
             source.finish()
         found = _decoded(files, *base[0]) if base else None
-        unnumbered = files.damage or _unnumbered(self._folder, files.version_id[0])
-        keys = within(Families(found.families if found else {}, overlay, unnumbered))
+        keys = within(Families(found.families if found else {}, overlay, self._unnumbered(files)))
         if keys is None:
             return iter(())
         if found is None:

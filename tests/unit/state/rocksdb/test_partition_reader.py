@@ -3,10 +3,8 @@ tests/unit/checkpoint/test_truth.py."""
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +15,23 @@ from hdfsstore._cext.sst import Overlay
 from hdfsstore.codecs.compression import compress
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError, UnsupportedVersionError
 from hdfsstore.state.base import key_part
-from hdfsstore.state.protocols import ALL_KEYS, KeyRange
+from hdfsstore.state.protocols import KeyRange
 from hdfsstore.state.rocksdb import archive, partition_reader
-from hdfsstore.state.rocksdb.archive import Archive, encode
-from hdfsstore.state.rocksdb.family_reader import FamilyReader
+from hdfsstore.state.rocksdb.archive import encode
 from tests.support.changelogs import DELETE, DELETE_RANGE, MERGE, PUT, TypedRecord
 from tests.support.rocksdb_partition import (
     FAMILIES,
+    UNNUMBERED,
     Rows,
+    cut_sst,
+    damage_manifest,
+    damage_metadata,
+    damage_zip,
+    flip_a_block,
     loaded,
     name,
     reader,
+    remove_sst,
     rows_of,
     write_changelog,
     write_zip,
@@ -63,9 +67,6 @@ def test_the_number_of_keys_of_a_zip_is_not_relied_on(tmp_path: Path, count: int
     assert loaded(reader(tmp_path), 1) == BASE
     assert len(loaded(reader(tmp_path), 3)) == 4
     assert reader(tmp_path).families(3) == FAMILIES
-
-
-UNNUMBERED = "column families whose numbers only a zip tells"
 
 
 def test_changelogs_alone(tmp_path: Path) -> None:
@@ -151,45 +152,6 @@ def test_a_lineage_tells_the_files(tmp_path: Path) -> None:
         loaded(partition, 4)
 
 
-def damage_zip(zip_path: Path, _: list[Path]) -> None:
-    zip_path.write_bytes(zip_path.read_bytes()[:-30])
-
-
-def damage_manifest(zip_path: Path, _: list[Path]) -> None:
-    with zipfile.ZipFile(zip_path) as source:
-        files = {each: source.read(each) for each in source.namelist()}
-    manifest = next(each for each in files if each.startswith("MANIFEST"))
-    files[manifest] = files[manifest][:-1] + bytes([files[manifest][-1] ^ 1])
-    with zipfile.ZipFile(zip_path, "w") as target:
-        for each, content in files.items():
-            target.writestr(each, content)
-
-
-def damage_metadata(zip_path: Path, _: list[Path]) -> None:
-    with zipfile.ZipFile(zip_path) as source:
-        files = {each: source.read(each) for each in source.namelist()}
-    fields = json.loads(files["metadata"].removeprefix(b"v1\n"))
-    fields["sstFiles"][0]["sizeBytes"] += 1
-    files["metadata"] = b"v1\n" + json.dumps(fields).encode()
-    with zipfile.ZipFile(zip_path, "w") as target:
-        for each, content in files.items():
-            target.writestr(each, content)
-
-
-def remove_sst(_: Path, ssts: list[Path]) -> None:
-    ssts[0].unlink()
-
-
-def cut_sst(_: Path, ssts: list[Path]) -> None:
-    ssts[0].write_bytes(ssts[0].read_bytes()[:-1])
-
-
-def flip_a_block(_: Path, ssts: list[Path]) -> None:
-    content = bytearray(ssts[0].read_bytes())
-    content[10] ^= 1
-    ssts[0].write_bytes(content)
-
-
 DAMAGE = [damage_zip, damage_manifest, damage_metadata, remove_sst, cut_sst, flip_a_block]
 
 
@@ -240,90 +202,6 @@ def test_a_stream_goes_on_behind_the_last_row_before_the_damage(
     assert sum(map(len, got)) == len(expected)
     assert {key: value for part in got for key, value in part.items()} == expected
     assert any("going on from" in message for message in caplog.messages)
-
-
-def of_family(folder: Path, version: int, name: str, keys: KeyRange = ALL_KEYS) -> Rows:
-    rows: Rows = {}
-    for found in FamilyReader(reader(folder), name).load(version, rows_of, keys):
-        rows |= found
-    return rows
-
-
-COUNTS = {b"a": b"1", b"b": b"2"}
-STORED = {b"\1\0a": b"other", **{b"\2\0" + key: value for key, value in COUNTS.items()}}
-
-
-def test_a_family_is_read_by_one_look_at_the_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_zip(tmp_path, 1, STORED)
-    decoded: list[str] = []
-    decode = archive.decode
-
-    def watched(data: bytes, path: str) -> Archive:
-        decoded.append(path)
-        return decode(data, path)
-
-    monkeypatch.setattr(archive, "decode", watched)
-    assert of_family(tmp_path, 1, "counts") == COUNTS
-    assert len(decoded) == 1
-    assert of_family(tmp_path, 1, "counts", KeyRange(b"b")) == {b"b": b"2"}
-    assert of_family(tmp_path, 1, "counts", KeyRange(end=b"b")) == {b"a": b"1"}
-    assert of_family(tmp_path, 1, "default") == {b"a": b"other"}
-    assert of_family(tmp_path, 1, "no such family") == {}
-
-
-def test_a_family_that_an_older_zip_does_not_name_is_found_by_the_newest_one(tmp_path: Path) -> None:
-    write_zip(tmp_path, 1, {b"\1\0a": b"other"}, families={"default": 1})
-    write_changelog(tmp_path, 2, [(PUT, b"\2\0" + key, value) for key, value in COUNTS.items()])
-    (sst,) = write_zip(tmp_path, 2, STORED)
-    assert of_family(tmp_path, 2, "counts") == COUNTS
-    sst.unlink()
-    assert of_family(tmp_path, 2, "counts") == COUNTS
-
-
-@pytest.mark.parametrize("damage", [damage_zip, damage_manifest, remove_sst])
-def test_a_family_whose_only_zip_is_damaged_is_not_read_as_empty(damage: Any, tmp_path: Path) -> None:
-    """Spark writes the changelog of version 1, too. It has all rows, and nobody can tell of which family."""
-    write_changelog(tmp_path, 1, [(PUT, key, value) for key, value in STORED.items()])
-    write_changelog(tmp_path, 2, [(PUT, b"\2\0c", b"3")])
-    ssts = write_zip(tmp_path, 1, STORED)
-    counts = FamilyReader(reader(tmp_path), "counts")
-    assert len(of_family(tmp_path, 2, "counts")) == 3
-    assert counts.changes([2], lambda _, chunk: len(chunk)) == [1]
-    damage(tmp_path / "1.zip", ssts)
-    if damage is damage_zip:
-        with pytest.raises(CorruptFileError, match=r"1\.zip"):
-            of_family(tmp_path, 2, "counts")
-        with pytest.raises(CorruptFileError, match=r"1\.zip"):
-            counts.changes([2], lambda _, chunk: len(chunk))
-    else:
-        assert len(of_family(tmp_path, 2, "counts")) == 3  # the zip still has the numbers, and changelogs the rows
-    (tmp_path / "1.zip").unlink()
-    with pytest.raises(MissingFileError, match=UNNUMBERED) as caught:
-        of_family(tmp_path, 2, "counts")
-    assert caught.value.path == str(tmp_path)
-    assert caught.value.remedy
-    with pytest.raises(MissingFileError, match=UNNUMBERED):
-        counts.changes([2], lambda _, chunk: len(chunk))
-
-
-@pytest.mark.parametrize("older", [{"default": 1}, {"default": 1, "counts": 5}, {"default": 3}], ids=str)
-def test_a_family_that_only_a_damaged_zip_may_name_is_not_read_as_empty(older: dict[str, int], tmp_path: Path) -> None:
-    """An older zip does not have the family, or had it before it was removed and made again."""
-    write_zip(tmp_path, 1, {}, families=older)
-    write_changelog(tmp_path, 2, [(PUT, b"\2\0" + key, value) for key, value in COUNTS.items()])
-    damage_zip(tmp_path / "2.zip", write_zip(tmp_path, 2, STORED))
-    with pytest.raises(CorruptFileError, match=r"2\.zip"):
-        of_family(tmp_path, 2, "counts")
-    if "counts" not in older:
-        with pytest.raises(CorruptFileError, match=r"2\.zip"):
-            FamilyReader(reader(tmp_path), "counts").changes([2], lambda _, chunk: len(chunk))
-    (tmp_path / "2.zip").unlink()
-    with pytest.raises(MissingFileError, match=UNNUMBERED):
-        of_family(tmp_path, 2, "counts")
-
-
-def test_a_family_of_a_store_without_files_has_no_rows(tmp_path: Path) -> None:
-    assert of_family(tmp_path, 1, "counts") == {}
 
 
 def test_damage_in_a_changelog_is_passed_over_by_no_snapshot(tmp_path: Path) -> None:
