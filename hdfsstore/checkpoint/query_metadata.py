@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from hdfsstore.checkpoint.json_files import Text, parse_text
 from hdfsstore.codecs.spark_json import dump_json
+from hdfsstore.errors import remedied
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.reading import read_file
+
+_REMEDY = (
+    'Restore the file from a copy, or write {"id":"..."} with the id that the query\'s progress and Spark\'s log have. '
+    "All else can still be read; Spark does not start from a damaged file"
+)
 
 
 def read_query_id(fs: FileManager, path: str) -> str:
@@ -19,7 +25,8 @@ def read_query_id(fs: FileManager, path: str) -> str:
     Raises:
         FileNotFoundError, CorruptFileError.
     """
-    return parse_query_metadata(read_file(fs, path), path)
+    with remedied(_REMEDY):
+        return parse_query_metadata(read_file(fs, path), path)
 
 
 def parse_query_metadata(content: bytes, path: str) -> str:

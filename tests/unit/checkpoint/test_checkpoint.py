@@ -232,6 +232,8 @@ class TestLocation:
             with pytest.raises(CorruptFileError) as caught:
                 _ = cp.query_id
             assert caught.value.path == str(root / "metadata")
+            assert caught.value.remedy is not None
+            assert '{"id":"..."}' in caught.value.remedy
 
 
 class TestOperators:
