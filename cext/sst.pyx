@@ -68,6 +68,7 @@ cdef enum Fault:
     BAD_KEY
     BAD_KIND
     BAD_ORDER
+    BAD_RANGE
     BAD_SEQUENCE
     TOO_LARGE
     TOO_MUCH
@@ -81,6 +82,7 @@ cdef dict PROBLEMS = {
     BAD_HANDLE: "an entry of the index names a block that the file does not have",
     BAD_INDEX: "the index is not in order, or its keys are not those of its blocks",
     BAD_KEY: "a key of this block has no sequence number",
+    BAD_RANGE: "the first or last key of the file is another one than the MANIFEST of its zip has",
     BAD_ORDER: "the keys of this block are not in order",
     TOO_MUCH: "this block declares more bytes than the file has by its properties",
     BAD_SEQUENCE: "a key of an ingested file has a sequence number of its own",
@@ -91,6 +93,7 @@ include "sst/entry.pxi"
 include "sst/overlay.pxi"
 include "sst/sort.pxi"
 include "sst/tombstones.pxi"
+include "sst/index.pxi"
 include "sst/cursor.pxi"
 include "sst/queue.pxi"
 include "sst/chunk.pxi"

@@ -49,6 +49,7 @@ cdef struct Cursor:
     uint64_t handle_offset, handle_size
     uint64_t handle_end         # where the next block may begin
     bint has_handle             # it is the next block's
+    bint is_first               # and the first one of the file
     bint is_last                # keys of the file behind the next block are behind the end bound
     bint ended                  # and so are all that follow, or there are none
     # Bytes of the file.
@@ -57,6 +58,9 @@ cdef struct Cursor:
     # The file.
     uint64_t data_end           # blocks lie before it
     uint64_t most_plain         # bytes of a block once decompressed
+    const uint8_t* smallest     # the internal key of which the MANIFEST says that it is the first one
+    int64_t smallest_size
+    bint has_tombstones
     int checksum
     uint32_t context
     bint delta_values, user_keys, ingested
@@ -165,7 +169,7 @@ cdef Step failed_in_index(Cursor* c, Fault fault) noexcept nogil:
 cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     """Reads the next entry of the index, and skips it if its block is before the first bound."""
     cdef Entry entry
-    cdef uint64_t offset = 0, size = 0
+    cdef uint64_t offset = c.handle_offset, size = c.handle_size
     cdef Py_ssize_t step = entry_sizes(
         c.index + c.index_at, c.index_end - c.index_at, not c.delta_values, &entry
     )
@@ -182,23 +186,9 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
     c.index_at += step + entry.fresh + entry.value_size
     if c.delta_values:
         left = c.index_end - c.index_at
-    if c.delta_values and entry.shared:
-        step = read_varint(value, left, &size)
-        offset = c.handle_offset + c.handle_size + TRAILER
-        size = c.handle_size + ((size >> 1) ^ (0 - (size & 1)))
-        if step == 0:
-            return failed_in_index(c, BAD_HANDLE)
-    else:
-        step = read_varint(value, left, &offset)
-        if step == 0:
-            return failed_in_index(c, BAD_HANDLE)
-        left -= step
-        value += step
-        if c.delta_values:
-            c.index_at += step
-        step = read_varint(value, left, &size)
-        if step == 0:
-            return failed_in_index(c, BAD_HANDLE)
+    step = read_handle(value, left, c.delta_values and entry.shared, &offset, &size)
+    if step == 0:
+        return failed_in_index(c, BAD_HANDLE)
     if c.delta_values:
         c.index_at += step
     if offset > c.data_end or c.data_end - offset < TRAILER or size > c.data_end - offset - TRAILER:
@@ -210,6 +200,7 @@ cdef Step next_handle(Cursor* c, const Bounds* bounds) noexcept nogil:
         return failed_in_index(c, BAD_KEY)
     if offset < c.handle_end or compare_keys(c.before_key.data, c.before_size, c.index_key.data, user_size) > 0:
         return failed_in_index(c, BAD_INDEX)
+    c.is_first = c.handle_end == 0
     c.handle_offset = offset
     c.handle_size = size
     c.handle_end = offset + size + TRAILER
@@ -267,12 +258,22 @@ cdef Step begin_block(
     if c.end < 0:
         return failed(c, HASHED_BLOCK if c.end == HAS_HASHES else BAD_BLOCK)
     # What does not fit in the first entry is told when it is read.
-    if (
-        entry_sizes(block, c.end, True, &entry) and entry.fresh >= 8
-        and compare_keys(entry.bytes, entry.fresh - 8, c.before_key.data, c.before_size) < 0
-    ):
-        return failed(c, BAD_INDEX)
+    if entry_sizes(block, c.end, True, &entry) and entry.fresh >= 8:
+        if compare_keys(entry.bytes, entry.fresh - 8, c.before_key.data, c.before_size) < 0:
+            return failed(c, BAD_INDEX)
+        if c.is_first and not is_bound(
+            c, c.smallest, c.smallest_size, compare_keys(c.smallest, c.smallest_size - 8, entry.bytes, entry.fresh - 8)
+        ):
+            return failed(c, BAD_RANGE)
     return AT_ENTRY
+
+
+cdef inline bint is_bound(const Cursor* c, const uint8_t* internal, int64_t size, int beyond) noexcept nogil:
+    """Whether an internal key of the MANIFEST bounds the file, whose first or last key is `beyond` it.
+
+    It is that key, unless the bound is that of a range deletion.
+    """
+    return beyond == 0 or (beyond < 0 and (c.has_tombstones or internal[size - 8] == RANGE_DELETION))
 
 
 cdef Step next_record(Cursor* c, const Bounds* bounds) noexcept nogil:

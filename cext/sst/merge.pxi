@@ -14,6 +14,7 @@ cdef class Merge:
             checksum, context: of the footer
             delta_values, user_keys: of the index
             sequence: the sequence number of all entries of an ingested file, otherwise None
+            keys: the first and the last internal key, as the MANIFEST has them
             tombstones: (first key, end, sequence number, limit at the first key, limit at the end) of each
                 range deletion
             window(offset, size): the bytes of the file from an offset on, at least `size`
@@ -212,6 +213,7 @@ cdef class Merge:
             self.keep_last()
             self.make_room(size)
         elif step == TABLE_NEEDED:
+            self.end_table(c)
             table = next(self.runs[c.number], None)
             if table is None:
                 c.ended = True
@@ -236,11 +238,16 @@ cdef class Merge:
 
     cdef int begin_table(self, Cursor* c, table) except -1:
         cdef Tombstone stone
-        cdef bytes index = table.index, first, end
+        cdef bytes index = table.index, smallest = table.keys[0], first, end
         cdef int64_t size = PyBytes_GET_SIZE(index)
         cdef const uint8_t* p = <const uint8_t*> PyBytes_AS_STRING(index)
+        if min(map(len, table.keys)) < 8:
+            raise ValueError("the keys of a table are internal ones")
         self.tables[c.number] = table
         self.indexes[c.number] = index
+        c.smallest = <const uint8_t*> PyBytes_AS_STRING(smallest)
+        c.smallest_size = PyBytes_GET_SIZE(smallest)
+        c.has_tombstones = len(table.tombstones) > 0
         c.index = p
         c.index_at = 0
         c.index_offset = c.block_offset = table.index_offset
@@ -270,6 +277,22 @@ cdef class Merge:
                 raise MemoryError
         if table.tombstones:
             tombstones_sort(&self.stones)
+        return 0
+
+    cdef int end_table(self, Cursor* c) except -1:
+        """Compares the last key of a file that was read to its end."""
+        cdef bytes largest
+        cdef int64_t size
+        table = self.tables[c.number]
+        if table is None or c.internal_size < 8:
+            return 0
+        largest = table.keys[1]
+        size = PyBytes_GET_SIZE(largest)
+        if not is_bound(c, <const uint8_t*> PyBytes_AS_STRING(largest), size, compare_keys(
+            c.key_buffer.data, c.internal_size - 8, <const uint8_t*> PyBytes_AS_STRING(largest), size - 8
+        )):
+            c.fault = BAD_RANGE
+            self.fail(c)
         return 0
 
     cdef int begin_body(self, Cursor* c) except -1:

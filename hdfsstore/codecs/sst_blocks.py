@@ -23,18 +23,19 @@ _PIECE = 1 << 20
 _NAMES = {1: "snappy", 2: "zlib", 3: "bzip2", 4: "lz4", 5: "lz4", 7: "zstd", 64: "zstd"}
 
 
-def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN) -> bytes:
+def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN, limit: int = MOST_PLAIN) -> bytes:
     """The bytes of a block.
 
     Args:
         compression: its kind.
         contents: the bytes in the file.
         most: bytes that the block may have once decompressed.
+        limit: the same of any block of its kind.
 
     Raises:
         CorruptFileError: they do not have their declared size, or declare more than `most`.
         UnsupportedProviderError: the compression is not known.
-        SizeLimitError: they are 2 GiB or more.
+        SizeLimitError: they are more than the limit, of 2 GiB.
     """
     if compression == 0:
         return contents
@@ -45,8 +46,8 @@ def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN) -> byt
             remedy="Read the database with RocksDB",
         )
     size, at = read_varint(contents, 0)
-    if size > MOST_PLAIN:
-        raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {MOST_PLAIN} can")
+    if size > limit:
+        raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {limit} can")
     if size > most:
         raise CorruptFileError(f"a block declares {size} bytes once decompressed, and may have {most} at most")
     if size > (_MOST.get(compression, size) + 1) * (len(contents) + 1):

@@ -1,29 +1,32 @@
 """Opens SST files: RocksDB's block-based tables, formats 2 to 6.
 
     file            data blocks | filter, index, range deletions, properties ... | meta index block | footer
-    footer 2 to 5   byte checksum | handle of the meta index | handle of the index | padding to 41 bytes
-                    | uint32 LE format | uint64 LE magic number                                        53 bytes
-    footer 6        byte checksum | 3e 00 7a 00 | uint32 LE checksum of the footer | uint32 LE base context checksum
-                    | uint32 LE size of the meta index, which ends 5 bytes before the footer | 24 bytes 0
-                    | uint32 LE format | uint64 LE magic number
-    handle          varint64 offset | varint64 size
-    checksum        0 none, 1 CRC-32C (masked), 2 xxHash32, 3 XXH64, 4 XXH3
+    footer          sst_footer.py
     meta index      block of names and handles: rocksdb.properties, rocksdb.range_del, rocksdb.index (format 6) ...
 
-In format 6 the checksum of each block also depends on its offset. cext/sst.pyx has the layout of blocks. (RocksDB:
-table/format.cc, table/meta_blocks.cc)
+cext/sst.pyx has the layout of blocks. (RocksDB: table/format.cc, table/meta_blocks.cc)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from hdfsstore._cext.sst import block_entries, check_block, footer_checksum
+from hdfsstore._cext.sst import block_entries, check_block, index_extent
 from hdfsstore.codecs.sst_blocks import MOST_PLAIN, decompress, read_varint
-from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedProviderError, UnsupportedVersionError
+from hdfsstore.codecs.sst_footer import (
+    FOOTER_SIZE,
+    OTHER_TOOL,
+    REMEDY,
+    TRAILER,
+    Footer,
+    Handle,
+    located,
+    other_format,
+    parse_footer,
+)
+from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedProviderError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -34,35 +37,17 @@ Tombstone = tuple[bytes, bytes, int, int, int]
 
 MAX_SEQUENCE = (1 << 56) - 1
 RANGE_DELETION = 15
-REMEDY = "The file is damaged: restore it, or read another version"
 BYTEWISE = b"leveldb.BytewiseComparator"
 
-FOOTER_SIZE = 53
-MAGIC = 0x88E241B785F4CFF7
-_OTHER_MAGICS = {
-    0xDB4775248B80FB57: "a table of format 0",
-    0x8242229663BF9564: "a plain table",
-    0x4F3418EB7A8F13B8: "a plain table of format 0",
-    0x926789D0C5F17873: "a cuckoo table",
-}
-_EXTENDED_MAGIC = b"\x3e\x00\x7a\x00"
-_TRAILER = 5
-# RocksDB has come to format 7 since 2012. No checksum guards this number, and most damage makes it larger.
-_NO_FORMAT = 32
 _NO_END_LIMIT = (1 << 64) - 1
-_OTHER_TOOL = "Read the database with RocksDB"
 _BINARY_SEARCH = (0, 1)
 _OPERATORS = (b"", b"nullptr", b"StringAppendOperator")
 _SIZES = {b"rocksdb.raw.key.size", b"rocksdb.raw.value.size", b"rocksdb.num.entries"}
 _MOST_ADDED = 64  # bytes that a block adds to a key and its value: sizes, a handle in an index, a restart point
+_NUM_BLOCKS, _DATA_SIZE = b"rocksdb.num.data.blocks", b"rocksdb.data.size"
+# Files of Spark's RocksDB have 64 MiB, of which the index is a small part.
+MOST_INDEX = 256 << 20
 _INDEX_TYPES = {2: "a partitioned index", 3: "an index with first keys"}
-
-
-class Handle(NamedTuple):
-    """Where a block lies in its file, without its compression and checksum."""
-
-    offset: int
-    size: int
 
 
 class KeyRange(NamedTuple):
@@ -85,6 +70,7 @@ class Table:
         delta_values, user_keys: how the index is written.
         sequence: the sequence number of all entries of an ingested file, otherwise None.
         tombstones: the range deletions.
+        keys: what the MANIFEST says of the file.
         properties: by name, as they are in the file.
         window: reads bytes of the file, from an offset on, so many or more.
     """
@@ -100,6 +86,7 @@ class Table:
     user_keys: bool
     sequence: int | None
     tombstones: Sequence[Tombstone]
+    keys: KeyRange
     properties: Mapping[bytes, bytes]
     window: Read
 
@@ -119,33 +106,40 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
 
     Raises:
         CorruptFileError: the file is damaged.
+        SizeLimitError: its index takes 256 MiB.
         UnsupportedVersionError, UnsupportedProviderError: it is in a format that Spark does not write.
     """
     tail = _Tail(path, size, read)
-    footer = _read_footer(tail)
-    meta = _handles(tail, footer)
-    at = meta.get(b"rocksdb.properties")
-    if at is None:
-        raise CorruptFileError("the meta index names no properties", path, footer.meta.offset, REMEDY)
-    properties = dict(tail.entries(footer, at))
-    with _located(path, at.offset):
+    footer = tail.footer()
+    try:
+        meta = _handles(tail, footer)
+        at, properties = _properties(tail, footer, meta)
+    except StateStoreError:
+        if footer.is_known:
+            raise
+        raise other_format(footer.version, footer.offset, path) from None
+    _check_format(footer, properties, path)
+    with located(path, at.offset):
         _check_kind(meta, properties)
     index_handle = footer.index_handle or meta.get(b"rocksdb.index")
     if index_handle is None:
         raise CorruptFileError("the meta index names no index", path, footer.meta.offset, REMEDY)
     tombstones: list[Tombstone] = []
-    with _located(path, at.offset):
+    with located(path, at.offset):
         sequence = _ingested(properties, largest_sequence)
         delta_values = _number(properties, b"rocksdb.index.value.is.delta.encoded") != 0
         user_keys = _number(properties, b"rocksdb.index.key.is.user.key") != 0
-        most_plain = _most_plain(properties)
+        most_plain, most_index = _most_plain(properties)
+    index = tail.block(footer, index_handle, most_index, MOST_INDEX)
+    with located(path, index_handle.offset):
+        _check_index(index, properties, delta_values=delta_values)
     deletions = meta.get(b"rocksdb.range_del")
     if deletions is not None:
-        with _located(path, deletions.offset):
+        with located(path, deletions.offset):
             tombstones = _tombstones(tail.entries(footer, deletions), sequence, keys)
     return Table(
         path=path,
-        index=tail.block(footer, index_handle, most_plain),
+        index=index,
         index_offset=index_handle.offset,
         data_end=size - FOOTER_SIZE,
         most_plain=most_plain,
@@ -155,17 +149,10 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
         user_keys=user_keys,
         sequence=sequence,
         tombstones=sorted(tombstones),
+        keys=keys,
         properties=properties,
         window=window,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Footer:
-    checksum: int
-    context: int
-    meta: Handle
-    index_handle: Handle | None
 
 
 class _Tail:
@@ -180,84 +167,73 @@ class _Tail:
         if len(self._bytes) != size - self._start:
             raise CorruptFileError("the file ends earlier than its size says", path, size, REMEDY)
 
+    def footer(self) -> Footer:
+        at = self.size - FOOTER_SIZE
+        return parse_footer(self.read(max(at, 0), FOOTER_SIZE), at, self.path)
+
     def read(self, offset: int, size: int) -> bytes:
         if offset >= self._start:
             return self._bytes[offset - self._start : offset - self._start + size]
         return bytes(self._read(offset, size))
 
-    def block(self, footer: _Footer, handle: Handle, most_plain: int) -> bytes:
-        if handle.offset + handle.size + _TRAILER > self.size - FOOTER_SIZE:
+    def block(self, footer: Footer, handle: Handle, most_plain: int, limit: int = MOST_PLAIN) -> bytes:
+        if handle.offset + handle.size + TRAILER > self.size - FOOTER_SIZE:
             raise CorruptFileError(
                 "a handle names a block that the file does not have", self.path, self.size - FOOTER_SIZE, REMEDY
             )
-        whole = self.read(handle.offset, handle.size + _TRAILER)
+        whole = self.read(handle.offset, handle.size + TRAILER)
         if not check_block(whole, footer.checksum, footer.context, handle.offset):
             raise CorruptFileError(
                 "the checksum of this block does not match its bytes", self.path, handle.offset, REMEDY
             )
-        with _located(self.path, handle.offset):
-            return decompress(whole[handle.size], whole[: handle.size], most_plain)
+        with located(self.path, handle.offset):
+            return decompress(whole[handle.size], whole[: handle.size], most_plain, limit)
 
-    def entries(self, footer: _Footer, handle: Handle) -> list[tuple[bytes, bytes]]:
+    def entries(self, footer: Footer, handle: Handle) -> list[tuple[bytes, bytes]]:
         # RocksDB compresses none of these blocks, and they come before anything that bounds their sizes.
         block = self.block(footer, handle, handle.size)
-        with _located(self.path, handle.offset):
+        with located(self.path, handle.offset):
             return block_entries(block)
 
 
-@contextmanager
-def _located(path: str, offset: int) -> Iterator[None]:
-    """Adds the path and the offset of a block to errors of its contents."""
-    try:
-        yield
-    except StateStoreError as error:
-        raise type(error)(error.message, path, offset, error.remedy or REMEDY) from error
-
-
-def _read_footer(tail: _Tail) -> _Footer:
-    path, at = tail.path, tail.size - FOOTER_SIZE
-    footer = tail.read(at, FOOTER_SIZE) if at >= 0 else b""
-    magic = int.from_bytes(footer[-8:], "little")
-    if magic in _OTHER_MAGICS:
-        raise UnsupportedProviderError(
-            f"the file is {_OTHER_MAGICS[magic]}, which this release does not read", path, remedy=_OTHER_TOOL
-        )
-    if magic != MAGIC:
-        raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
-    version, checksum = int.from_bytes(footer[41:45], "little"), footer[0]
-    if version >= _NO_FORMAT:
-        raise CorruptFileError(f"the footer declares the format {version}", path, at + 41, REMEDY)
-    if not 2 <= version <= 6:
-        raise UnsupportedVersionError(
-            f"the SST file has format {version}; this release reads 2 to 6", path, at + 41, _OTHER_TOOL
-        )
-    if checksum > 4:
-        raise CorruptFileError(f"the footer names a checksum of kind {checksum}", path, at, REMEDY)
-    with _located(path, at):
-        if version < 6:
-            offset, place = read_varint(footer[:41], 1)
-            size, place = read_varint(footer[:41], place)
-            index_offset, place = read_varint(footer[:41], place)
-            index_size, place = read_varint(footer[:41], place)
-            return _Footer(checksum, 0, Handle(offset, size), Handle(index_offset, index_size))
-        found, context, meta_size = (int.from_bytes(footer[i : i + 4], "little") for i in (5, 9, 13))
-        without = footer[:5] + bytes(4) + footer[9:]
-        if footer[1:5] != _EXTENDED_MAGIC or footer_checksum(without, checksum, context, at) != found:
-            raise CorruptFileError("the checksum of the footer does not match its bytes")
-        meta_at = at - _TRAILER - meta_size
-        if meta_at < 0:
-            raise CorruptFileError("the footer names a meta index that the file does not have")
-        return _Footer(checksum, context, Handle(meta_at, meta_size), None)
-
-
-def _handles(tail: _Tail, footer: _Footer) -> dict[bytes, Handle]:
+def _handles(tail: _Tail, footer: Footer) -> dict[bytes, Handle]:
     handles = {}
     for name, value in tail.entries(footer, footer.meta):
-        with _located(tail.path, footer.meta.offset):
+        with located(tail.path, footer.meta.offset):
             offset, at = read_varint(value, 0)
             size, _ = read_varint(value, at)
         handles[name] = Handle(offset, size)
     return handles
+
+
+def _properties(tail: _Tail, footer: Footer, meta: Mapping[bytes, Handle]) -> tuple[Handle, dict[bytes, bytes]]:
+    at = meta.get(b"rocksdb.properties")
+    if at is None:
+        raise CorruptFileError("the meta index names no properties", tail.path, footer.meta.offset, REMEDY)
+    return at, dict(tail.entries(footer, at))
+
+
+def _check_format(footer: Footer, properties: Mapping[bytes, bytes], path: str) -> None:
+    """No checksum guards the format in the footer. RocksDB 7 and later also have it in the properties."""
+    with located(path, footer.offset):
+        own = _number(properties, b"rocksdb.format.version")
+        if own and own != footer.version:
+            raise CorruptFileError(f"the footer declares the format {footer.version}, and the properties {own}")
+    if not footer.is_known:
+        raise other_format(footer.version, footer.offset, path)
+
+
+def _check_index(index: bytes, properties: Mapping[bytes, bytes], *, delta_values: bool) -> None:
+    """Whether the index names all data blocks, which are in front of the file."""
+    if not properties.keys() >= {_NUM_BLOCKS, _DATA_SIZE}:
+        return
+    count, end = index_extent(index, delta_values)
+    expected = _number(properties, _NUM_BLOCKS), _number(properties, _DATA_SIZE)
+    if (count, end) != expected:
+        raise CorruptFileError(
+            f"the index names {count} data blocks in {end} bytes, and the file has {expected[0]} in {expected[1]} "
+            "by its properties"
+        )
 
 
 def _check_kind(meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes]) -> None:
@@ -276,19 +252,23 @@ def _check_kind(meta: Mapping[bytes, Handle], properties: Mapping[bytes, bytes])
     if has:
         raise UnsupportedProviderError(
             f"the file has {' and '.join(has)}, which Spark does not write and this release does not read",
-            remedy=_OTHER_TOOL,
+            remedy=OTHER_TOOL,
         )
 
 
-def _most_plain(properties: Mapping[bytes, bytes]) -> int:
-    """Bytes that a block may have once decompressed: those of all keys and values, and what a block adds to each."""
+def _most_plain(properties: Mapping[bytes, bytes]) -> tuple[int, int]:
+    """Bytes that a block of data, and the index, may have once decompressed.
+
+    They have no more than all keys and values, and what a block adds to each; the index has keys alone.
+    """
     if not properties.keys() >= _SIZES:
-        return MOST_PLAIN
+        return MOST_PLAIN, MOST_PLAIN
     keys, values, entries = (
         _number(properties, name)
         for name in (b"rocksdb.raw.key.size", b"rocksdb.raw.value.size", b"rocksdb.num.entries")
     )
-    return min(keys + values + _MOST_ADDED * (entries + 1), MOST_PLAIN)
+    most_index = keys + _MOST_ADDED * (entries + 1)
+    return min(most_index + values, MOST_PLAIN), most_index
 
 
 def _number(properties: Mapping[bytes, bytes], name: bytes) -> int:

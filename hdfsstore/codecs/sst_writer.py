@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hdfsstore._cext.sst import SstBuilder
 from hdfsstore.codecs.records import RecordChunk
-from hdfsstore.codecs.sst_table import BYTEWISE, FOOTER_SIZE, MAGIC, KeyRange
+from hdfsstore.codecs.sst_footer import FOOTER_SIZE, MAGIC
+from hdfsstore.codecs.sst_table import BYTEWISE, KeyRange
 
 # As RocksDB's target_file_size_base. The last block, the filter and the index come on top.
 FILE_BYTES = 64 << 20

@@ -75,7 +75,8 @@ class SstFiles(Target):
 
     def read(self, _: str, data: bytes) -> object:
         largest = KeyRange(
-            sst_files.internal(b""), sst_files.internal(b"\xff" * 20, sst_files.MAX_SEQUENCE, sst_files.RANGE_DELETION)
+            sst_files.internal(b"", sst_files.MAX_SEQUENCE, sst_files.RANGE_DELETION),
+            sst_files.internal(b"\xff" * 20, sst_files.MAX_SEQUENCE, sst_files.RANGE_DELETION),
         )
         answer = []
         for first, end in ((None, None), (b"key 03", b"key 07")):

@@ -10,7 +10,8 @@ from hdfsstore.codecs.sst_table import KeyRange, Table, open_table
 from tests.support.sst_files import MAX_SEQUENCE, RANGE_DELETION, internal
 
 PATH = "SSTs/000001-x.sst"
-ALL_KEYS = KeyRange(internal(b"", MAX_SEQUENCE), internal(b"\xff" * 9, MAX_SEQUENCE, RANGE_DELETION))
+# As range deletions bound a file, so it need not have these keys themselves.
+ALL_KEYS = KeyRange(internal(b"", MAX_SEQUENCE, RANGE_DELETION), internal(b"\xff" * 4096, MAX_SEQUENCE, RANGE_DELETION))
 
 Record = tuple[int, bytes, bytes]
 

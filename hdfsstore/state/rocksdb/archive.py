@@ -35,8 +35,9 @@ SST = ".sst"
 _METADATA = "metadata"
 _VERSION = "v1\n"
 _DEFAULT = "default"
-# RocksDB begins another MANIFEST after 1 GiB. A zip that is larger once decompressed was made to fill the memory.
-_MAX_BYTES = 1 << 30
+# A MANIFEST grows by some 200 bytes with each commit, and a new one begins where a task loads a version: this takes
+# more than a million commits. A zip that is larger once decompressed was made to fill the memory.
+_MAX_BYTES = 256 << 20
 # Spark's numbers of families are shorts.
 _LAST_FAMILY = (1 << 15) - 1
 _LOCAL_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
@@ -92,7 +93,7 @@ def decode(content: bytes, path: str) -> Archive:
     """Reads a zip file.
 
     Raises:
-        CorruptFileError: it is damaged, has a file twice, or its files take more than 1 GiB once they are decompressed.
+        CorruptFileError: it is damaged, has a file twice, or its files take more than 256 MiB once decompressed.
         UnsupportedVersionError: its metadata is in another version.
     """
     try:

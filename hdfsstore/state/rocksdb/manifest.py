@@ -30,7 +30,7 @@ from typing import NamedTuple
 from hdfsstore._cext.crc32c import crc32c
 from hdfsstore.codecs.sst_blocks import read_varint
 from hdfsstore.codecs.sst_table import BYTEWISE, MAX_SEQUENCE, KeyRange, split_key
-from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
+from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProviderError
 from hdfsstore.state.rocksdb.archive import REMEDY
 
 _OTHER_TOOL = "Read the database with RocksDB"
@@ -45,6 +45,10 @@ _FIELD_UNSAFE = 1 << 6
 _FIELD_END = 1
 _FIELD_BLOB = 4
 _LEVELS = 64
+# Limits of the time that a file can take. 256 MiB, the most that a zip holds, have no more pieces, and in edits of
+# RocksDB hardly more numbers.
+_MOST_PIECES = 4 << 20
+_MOST_NUMBERS = 32 << 20
 
 
 class LiveFile(NamedTuple):
@@ -85,6 +89,7 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
 
     Raises:
         CorruptFileError: the MANIFEST is missing or damaged.
+        SizeLimitError: it has more than 4 Mi pieces, or 32 Mi numbers in them.
         UnsupportedProviderError: the database has what Spark's do not have.
     """
     current = files.get("CURRENT", b"")
@@ -101,9 +106,11 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
     state = _State()
     place = f"{path}:{name}"
     group: list[_Edit] = []
+    left = _MOST_NUMBERS
     for offset, record in _records(files[name], place):
         try:
-            edit = _Edit(record)
+            edit = _Edit(record, left)
+            left = edit.left
             if group and edit.follow != group[-1].follow - 1:
                 raise CorruptFileError("is not the next one of a group of edits that count together")
             group.append(edit)
@@ -113,8 +120,8 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
                 group.clear()
         except CorruptFileError as error:
             raise CorruptFileError(f"a record {error.message}", place, offset, REMEDY) from error
-        except UnsupportedProviderError as error:
-            raise UnsupportedProviderError(error.message, place, offset, _OTHER_TOOL) from error
+        except (UnsupportedProviderError, SizeLimitError) as error:
+            raise type(error)(error.message, place, offset, _OTHER_TOOL) from error
     # As in RocksDB, a group that is cut off at the end counts for nothing.
     if not state.numbered:
         raise CorruptFileError("it has no number of the next file", place, len(files[name]), REMEDY)
@@ -148,7 +155,7 @@ def _place_of(key: bytes) -> tuple[bytes, int, int]:
 
 def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
     """The records, with their offsets."""
-    at, begun = 0, 0
+    at, begun, count = 0, 0, 0
     pieces: list[bytes] | None = None
     while at < len(content):
         room = BLOCK - at % BLOCK
@@ -157,6 +164,9 @@ def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
                 raise CorruptFileError("bytes behind the last piece of a block are not 0", place, at, REMEDY)
             at += room
             continue
+        count += 1
+        if count > _MOST_PIECES:
+            raise SizeLimitError(f"it has more than {_MOST_PIECES} pieces of records", place, at, _OTHER_TOOL)
         header = content[at : at + HEADER]
         size = int.from_bytes(header[4:6], "little")
         kind = header[6] if len(header) == HEADER else 0
@@ -198,15 +208,17 @@ class _Edit:
 
     Attributes:
         follow: how many records follow in its group; -1: it is in none.
+        left: of the numbers that it and those after it may have.
     """
 
-    def __init__(self, record: bytes) -> None:
+    def __init__(self, record: bytes, left: int) -> None:
         self.follow = -1
         self._record = record
         self._at = 0
         self._numbered = False
         self._deleted = set[tuple[int, int]]()
         self._added: list[LiveFile] = []
+        self.left = left
         while self._at < len(self._record):
             tag = self._number()
             if tag == 1:
@@ -278,6 +290,9 @@ class _Edit:
             raise UnsupportedProviderError("the database has files in several folders, which Spark's do not have")
 
     def _number(self) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise SizeLimitError(f"the MANIFEST has more than {_MOST_NUMBERS} numbers in its edits")
         try:
             number, self._at = read_varint(self._record, self._at)
         except CorruptFileError:

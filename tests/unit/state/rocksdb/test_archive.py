@@ -112,8 +112,8 @@ def zeros(count: int, mebibytes: int, declared: int) -> bytes:
 
 
 def test_a_zip_that_would_fill_the_memory() -> None:
-    with pytest.raises(CorruptFileError, match="take 1140850688 bytes"):
-        decode(zeros(17, 64, 64 << 20), "1.zip")
+    with pytest.raises(CorruptFileError, match="take 335544320 bytes"):
+        decode(zeros(5, 64, 64 << 20), "1.zip")
 
 
 def test_a_file_that_has_more_bytes_than_it_declares_takes_no_memory_for_them() -> None:

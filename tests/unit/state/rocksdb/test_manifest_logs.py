@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from hdfsstore._cext.crc32c import crc32c
-from hdfsstore.errors import CorruptFileError, UnsupportedProviderError
+from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedProviderError
+from hdfsstore.state.rocksdb import manifest
 from hdfsstore.state.rocksdb.archive import decode
 from hdfsstore.state.rocksdb.manifest import live_files
 from tests.support.sst_files import MAX_SEQUENCE, internal, varint
@@ -173,3 +174,33 @@ def test_edits_that_may_be_passed_over() -> None:
     """A tag of a later RocksDB, the number of the only column family, and the highest one that there was."""
     edits = [varint(8192 + 77) + b"\3abc", varint(200) + b"\0", varint(203) + b"\5", b"\4" + b"\xff" * 9 + b"\1"]
     assert numbers(*map(log_of, edits), edit_of(11, more=edits[0])) == [11]
+
+
+@pytest.mark.parametrize("name", ["000042.log", "MANIFEST-000005"])
+def test_a_file_of_more_pieces_than_any_real_one_takes_no_minutes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = FILES.get(name, b"")
+    piece = OF_SPARK_3_2 if name.endswith(".log") else log_of(b"")
+    monkeypatch.setattr(manifest, "_MOST_PIECES", 100)
+    own = len(list(manifest._records(content, name)))
+    live_files({**FILES, name: content + piece * (100 - own)}, "1.zip")
+    with pytest.raises(SizeLimitError, match="more than 100 pieces") as caught:
+        live_files({**FILES, name: content + piece * 200}, "1.zip")
+    offset = len(content) + len(piece) * (100 - own)
+    assert (caught.value.path, caught.value.offset) == (f"1.zip:{name}", offset)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+def test_edits_of_more_numbers_than_any_real_ones_take_no_minutes(
+    in_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "MANIFEST-000005"
+    edits = log_of(b"\3\5" * 1000) if in_one else log_of(b"\3\5") * 1000
+    live_files({**FILES, name: FILES[name] + edits}, "1.zip")
+    monkeypatch.setattr(manifest, "_MOST_NUMBERS", 1000)
+    live_files(FILES, "1.zip")
+    with pytest.raises(SizeLimitError, match="more than 1000 numbers") as caught:
+        live_files({**FILES, name: FILES[name] + edits}, "1.zip")
+    assert caught.value.path == f"1.zip:{name}"
+    assert caught.value.offset is not None
+    assert caught.value.remedy
