@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
-from hdfsstore.checkpoint.operators import Operator
+from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator
 from hdfsstore.checkpoint.row_converter import Convert, PartitionIds, RowConverter
 from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import BooleanType, StructType
@@ -40,9 +40,13 @@ def side_stores(side: str, operator: Operator) -> tuple[str, str]:
     names = f"{side}-keyToNumValues", f"{side}-keyWithIndexToValue"
     stores = [store.name for store in operator.stores]
     if not set(names) <= set(stores):
+        remedy = "Read it without the side of a join"
+        if operator.name is None and stores == [DEFAULT_STORE]:
+            folder = f"state/{operator.operator_id}"
+            remedy += f". A join of state format 3 or 4 has lost {folder}/_metadata and {folder}/_stateSchema"
         raise StateStoreError(
             f"operator {operator.operator_id} is no stream-stream join; its stores are {', '.join(stores)}",
-            remedy="Read it without the side of a join",
+            remedy=remedy,
         )
     return names
 

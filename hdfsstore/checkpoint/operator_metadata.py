@@ -15,6 +15,7 @@ OperatorStateMetadata.scala in Spark.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -27,6 +28,8 @@ from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.in_order import both
 
 NEWEST_VERSION = 2
+SCHEMA_FOLDER = "_stateSchema"
+SCHEMA_FILE = re.compile(r"(\d{1,18})_.+")
 _HDFSSTORE = "hdfsstore"
 
 
@@ -58,6 +61,22 @@ class OperatorMetadata:
 def read_operator_metadata(fs: FileManager, operator_folder: str) -> OperatorMetadata | None:
     """The operator's newest metadata; None if there is none (before Spark 4.0)."""
     return OperatorMetadataFiles(fs, operator_folder).at()
+
+
+def schema_files(fs: FileManager, operator_folder: str, batch_id: int | None = None) -> dict[str, list[str]]:
+    """The schema files of each store with column families, as StoreMetadata has them, by what is in the folders.
+
+    Args:
+        batch_id: only what batches up to this one have written; None: all.
+    """
+    found = {}
+    for store in fs.list_folder(f"{operator_folder}/{SCHEMA_FOLDER}"):
+        files = (SCHEMA_FILE.fullmatch(info.base_name) for info in fs.list_folder(store.path))
+        batches = sorted((int(name[1]), name[0]) for name in files if name)
+        names = [f"{store.base_name}/{name}" for batch, name in batches if batch_id is None or batch <= batch_id]
+        if names:
+            found[store.base_name] = names
+    return found
 
 
 class OperatorMetadataFiles:

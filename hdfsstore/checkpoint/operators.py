@@ -23,7 +23,12 @@ from hdfsstore.checkpoint.batch_conf import BatchConf, nearest_conf
 from hdfsstore.checkpoint.batch_logs import BatchLogs
 from hdfsstore.checkpoint.metadata_log import NUMBER
 from hdfsstore.checkpoint.notebook import html_table
-from hdfsstore.checkpoint.operator_metadata import OperatorMetadataFiles, StoreMetadata
+from hdfsstore.checkpoint.operator_metadata import (
+    SCHEMA_FOLDER,
+    OperatorMetadataFiles,
+    StoreMetadata,
+    schema_files,
+)
 from hdfsstore.checkpoint.state_schema import DEFAULT_FAMILY, ColumnFamily, read_state_schema
 from hdfsstore.codecs.arrow_types import to_arrow_schema
 from hdfsstore.codecs.types import NullType, StructType
@@ -63,6 +68,7 @@ class Store:
         num_partitions: int,
         metadata: StoreMetadata | None = None,
         other_partition_ids: Sequence[int] = (),
+        schemas: Sequence[str] = (),
     ) -> None:
         self.operator_id = operator_id
         self.name = name
@@ -70,7 +76,7 @@ class Store:
         self.num_partitions = num_partitions
         self.other_partition_ids = list(other_partition_ids)
         self.num_cols_prefix_key = metadata.num_cols_prefix_key if metadata else None
-        self._schema_files = metadata.schema_files if metadata else []
+        self._schema_files = list(schemas)
         self._fs = fs
         self._operator_folder = operator_folder
         self._open_rows: Callable[[], pa.RecordBatchReader] | None = None
@@ -277,23 +283,31 @@ class OperatorFiles:
         metadata = self._metadata.at(batch_id)
         folders = dict(_numbered(self._infos))
         stores: dict[str, StoreMetadata | None] = {each.name: each for each in metadata.stores} if metadata else {}
+        schemas = {each.name: each.schema_files for each in metadata.stores} if metadata else {}
         if metadata is None:
+            if any(info.base_name == SCHEMA_FOLDER for info in self._infos):  # the metadata that named them is lost
+                schemas = schema_files(self._fs, self._folder, batch_id)
             with in_order(self._fs, [partial(self._fs.list_folder, path) for path in folders.values()]) as listed:
                 names = sorted({name for infos in listed for name in _store_names(infos)})
             stores = dict.fromkeys(names or [DEFAULT_STORE])
         return Operator(
             self.operator_id,
             metadata.name if metadata else None,
-            [self._store(name, list(folders), conf, of_store) for name, of_store in stores.items()],
+            [
+                self._store(name, list(folders), conf, of_store, schemas.get(name, []))
+                for name, of_store in stores.items()
+            ],
             metadata.properties if metadata else {},
         )
 
-    def _store(self, name: str, ids: list[int], conf: BatchConf | None, metadata: StoreMetadata | None) -> Store:
+    def _store(
+        self, name: str, ids: list[int], conf: BatchConf | None, metadata: StoreMetadata | None, schemas: list[str]
+    ) -> Store:
         counted = max(ids, default=-1) + 1
         number = (conf.num_partitions if conf else None) or (metadata.num_partitions if metadata else counted)
         end = number if conf and conf.is_exact else counted
         own, others = [i for i in ids if i < end], [i for i in ids if i >= end]
-        return Store(self._fs, self._folder, self.operator_id, name, own, number, metadata, others)
+        return Store(self._fs, self._folder, self.operator_id, name, own, number, metadata, others, schemas)
 
 
 def _metadata_of(fs: FileManager, folder: str, batch_id: int | None) -> OperatorMetadataFiles:

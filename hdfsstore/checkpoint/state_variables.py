@@ -64,7 +64,10 @@ def state_variable(operator: Operator, name: str | None, batch_id: int, path: st
     named = state_variables(operator)
     has = f"Its state variables are {', '.join(sorted(named))}" if named else "It has no state variables"
     if operator.name is None:
-        has = "The checkpoint has no metadata of the operator, which would name its state variables"
+        has = (
+            "The checkpoint has no metadata of the operator, which would name its state variables: restore "
+            f"state/{operator.operator_id}/_metadata"
+        )
     who = f"operator {operator.operator_id}"
     if timers:
         if name is not None:
@@ -74,7 +77,8 @@ def state_variable(operator: Operator, name: str | None, batch_id: int, path: st
             raise StateStoreError(f"{who} has no timers at batch {batch_id}", path, remedy=has)
         return StateVariable(family, TIMER)
     if name is None:
-        raise StateStoreError(f"the state of {who} is in state variables", path, remedy=f"{has}: give state_var")
+        remedy = f"{has}: give state_var" if named else has
+        raise StateStoreError(f"the state of {who} is in state variables", path, remedy=remedy)
     if name not in named:
         raise CheckpointNotFoundError(f"{who} has no state variable {name!r} at batch {batch_id}", path, remedy=has)
     return StateVariable(name, named[name])

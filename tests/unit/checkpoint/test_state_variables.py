@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
+from hdfsstore.checkpoint.join_state import SIDES
 from hdfsstore.checkpoint.row_converter import RowConverter
 from hdfsstore.checkpoint.state_variables import MAP, StateVariable, VariableConverter
 from hdfsstore.codecs.types import IntegerType, StringType, StructField, StructType
@@ -157,11 +158,45 @@ def test_a_schema_file_that_is_missing_or_cut(case: str, arguments: dict[str, An
         hdfsstore.Checkpoint(copy).read_changes(0, 1, state_var=arguments.get("state_var"))
 
 
-def test_a_checkpoint_that_has_lost_the_metadata_of_its_operator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{}, {"state_var": "seen"}, {"read_registered_timers": True}], ids=["none", "variable", "timers"]
+)
+def test_a_checkpoint_that_has_lost_the_metadata_of_its_operator(arguments: dict[str, Any], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(STRUCTURES, tmp_path / "checkpoint"))
     shutil.rmtree(copy / "state/0/_metadata")
-    with pytest.raises(StateStoreError, match="no metadata of the operator, which would name its state variables"):
-        hdfsstore.Checkpoint(copy).read_state(state_var="seen")
+    with pytest.raises(StateStoreError, match="no metadata of the operator, which would name its state variables") as e:
+        hdfsstore.Checkpoint(copy).read_state(**arguments)
+    assert e.value.remedy is not None
+    assert e.value.remedy.endswith("restore state/0/_metadata")
+
+
+@pytest.mark.parametrize("case", ["rocksdb_join_format3_outer", "rocksdb_join_format4_outer"])
+@pytest.mark.parametrize("side", SIDES)
+def test_a_join_that_has_lost_the_metadata_of_its_operator(case: str, side: Any, tmp_path: Path) -> None:
+    """The schema file names the column families, and so the join."""
+    copy = Path(shutil.copytree(DATA / "spark-4.3.0" / case / "checkpoint", tmp_path / "checkpoint"))
+    expected = hdfsstore.Checkpoint(copy).read_state(join_side=side)
+    assert expected.num_rows
+    shutil.rmtree(copy / "state/0/_metadata")
+    checkpoint = hdfsstore.Checkpoint(copy)
+    assert checkpoint.read_state(join_side=side) == expected
+    with pytest.raises(StateStoreError, match=r"that of a stream-stream join.*join_side is left or right"):
+        checkpoint.read_state()
+    shutil.rmtree(copy / "state/0/_stateSchema")
+    with pytest.raises(StateStoreError, match="has lost state/0/_metadata and state/0/_stateSchema"):
+        hdfsstore.Checkpoint(copy).read_state(join_side=side)
+
+
+@pytest.mark.parametrize("batch_id", [0, 1, 2, 3])
+def test_without_the_metadata_of_its_operator_a_batch_has_the_schemas_that_were_written_up_to_it(
+    batch_id: int, tmp_path: Path
+) -> None:
+    evolved = DATA / "spark-4.3.0/transform_avro_evolved/checkpoint"
+    copy = Path(shutil.copytree(evolved, tmp_path / "checkpoint"))
+    expected = hdfsstore.Checkpoint(copy).operator(0, batch_id).store()
+    shutil.rmtree(copy / "state/0/_metadata")
+    found = hdfsstore.Checkpoint(copy).operator(0, batch_id).store()
+    assert (found.schema_paths, found.column_families) == (expected.schema_paths, expected.column_families)
 
 
 def test_rows_of_a_schema_whose_file_is_missing(tmp_path: Path) -> None:
