@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 
 from hdfsstore._cext.key_set import KeySet
 from hdfsstore.checkpoint.operators import DEFAULT_STORE, Operator
-from hdfsstore.checkpoint.row_converter import Convert, PartitionIds, RowConverter
+from hdfsstore.checkpoint.row_converter import Convert, Key, PartitionIds, RowConverter, key_array
 from hdfsstore.codecs.records import RecordChunk
+from hdfsstore.codecs.rocksdb_keys import PlainKeys, TimestampKeys, after
 from hdfsstore.codecs.types import BooleanType, StructType
 from hdfsstore.errors import CorruptFileError, StateStoreError
-from hdfsstore.state.protocols import PartitionReader
+from hdfsstore.state.protocols import ALL_KEYS, KeyRange, PartitionReader
 
 SIDES = ("left", "right")
 
@@ -78,6 +79,13 @@ class JoinListConverter:
         """The batches as they are."""
         return batches
 
+    def near(self, key: Key | None) -> KeyRange:
+        """The stored keys among which those of a key are; None: all."""
+        if key is None or not isinstance(self._rows.keys, TimestampKeys):
+            return ALL_KEYS
+        prefix: bytes = self._rows.keys.prefix(key_array(key, self._rows.key_arrow_type))[0].as_py()
+        return KeyRange(prefix, after(prefix))
+
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
         ids = PartitionIds(partition_id)
@@ -111,6 +119,7 @@ class JoinSideConverter:
         self._rows = rows
         self._count_readers = count_readers
         self._version = version
+        self._counts_range = ALL_KEYS
         fields = list(rows.value_arrow_type)
         self._width = len(fields) - has_matched_column(rows.value_type)
         self._value_type = pa.struct(fields[: self._width])
@@ -126,10 +135,23 @@ class JoinSideConverter:
         """The batches as they are."""
         return batches
 
+    def near(self, key: Key | None) -> KeyRange:
+        """The stored keys among which those of a key are; None: all. Only its number of rows is loaded then."""
+        if key is None or not isinstance(self._rows.keys, PlainKeys):
+            return ALL_KEYS
+        stored = self._counts.stored_key(key)
+        self._counts_range = KeyRange(stored, stored + b"\0")
+        columns = key_array(key, self._counts.key_arrow_type).flatten()
+        first = pa.StructArray.from_arrays(
+            [*columns, pa.array([0], pa.int64())], fields=list(self._rows.key_arrow_type)
+        )
+        prefix = self._rows.keys.beginning(first, len(columns))
+        return KeyRange(prefix, after(prefix))
+
     def of_partition(self, partition_id: int) -> Convert:
-        """Loads the numbers of rows of the partition's keys, and converts its chunks by them."""
+        """Loads the numbers of rows of the partition's keys, or of those near one, and converts its chunks by them."""
         # `known` is filled after the load, because a load starts anew where a file is damaged or gone.
-        counts = self._count_readers[partition_id].load(self._version, self._count)
+        counts = self._count_readers[partition_id].load(self._version, self._count, self._counts_range)
         known = KeySet()
         for chunk, _ in counts:
             try:

@@ -197,8 +197,8 @@ class _Story:
 
     def _state(self, request: StateRequest) -> IdentifiedRows:
         row = self._pattern.row
-        if row is not None and request.join_side is None and has_one_form(row.type):
-            request = replace(request, key=row)
+        if row is not None and has_one_form(row.type):
+            request = replace(request, near_key=row) if request.join_side else replace(request, key=row)
         rows = self._checkpoint.rows_to_read(request)
         with reading.open_state(rows, self._checkpoint.num_threads) as state:
             return self.identity.of(self._meant(state, rows.schema))

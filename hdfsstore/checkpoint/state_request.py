@@ -25,6 +25,7 @@ class StateRequest:
         partitions: the partitions to read; None = all.
         key_schema, value_schema: replace those of the store.
         key: the only key whose row is wanted; None = all.
+        near_key: the only key of a join's side whose rows are wanted, though others may come; None = all.
         state_var: a state variable of transformWithState.
         flatten_collections: whether elements of lists and entries of maps have rows of their own.
         read_registered_timers: reads the timers of transformWithState.
@@ -39,6 +40,7 @@ class StateRequest:
     key_schema: pa.Schema | None = None
     value_schema: pa.Schema | None = None
     key: Key | None = None
+    near_key: Key | None = None
     state_var: str | None = None
     flatten_collections: bool = True
     read_registered_timers: bool = False

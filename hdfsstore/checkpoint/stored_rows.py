@@ -37,7 +37,8 @@ def rows_of_request(state: OperatorState, request: StateRequest) -> tuple[Conver
                 "a side of a join is no store, state variable or timers, and cannot be read together with one",
                 remedy="Give the one or the other",
             )
-        return *_of_join_side(state, request, request.join_side), ALL_KEYS
+        sides, readers = _of_join_side(state, request, request.join_side)
+        return sides, readers, sides.near(request.near_key)
     rows, readers = rows_of_store(state, request)
     if request.key is None:
         return rows, readers, ALL_KEYS
@@ -72,7 +73,7 @@ def _of_variable(state: OperatorState, request: StateRequest, store: Store) -> t
 
 def _of_join_families(
     state: OperatorState, request: StateRequest, side: str, store: Store
-) -> tuple[Converter, Readers]:
+) -> tuple[JoinListConverter | JoinSideConverter, Readers]:
     """A side of state format 3 or 4: families of one store."""
     _refuse_schemas(request, store)
     count_family, row_family, list_family = side_families(side)
@@ -102,7 +103,9 @@ def _family_converter(state: OperatorState, store: Store, name: str, *, lists: b
     )
 
 
-def _of_join_side(state: OperatorState, request: StateRequest, side: str) -> tuple[Converter, Readers]:
+def _of_join_side(
+    state: OperatorState, request: StateRequest, side: str
+) -> tuple[JoinListConverter | JoinSideConverter, Readers]:
     store = state.operator.stores[0]
     if has_join_families(store):
         return _of_join_families(state, request, side, store)

@@ -33,6 +33,7 @@ BinaryRows: TypeAlias = "pa.BinaryArray | pa.LargeBinaryArray"
 
 VERSION = b"\0"
 NULL_MARKER = b"\2"
+_WORD = 8  # bytes of the null bits of up to 64 fields, and of each field
 _PAIR = "marker", "number"
 _FAMILY = struct.Struct("<h")
 # Bytes of a number by which keys may be ordered, and whether it is a float.
@@ -159,6 +160,17 @@ class PlainKeys:
         if columns.type.num_fields != self._rows.arrow_type.num_fields:
             raise ValueError("keys of this layout begin alike only if all of their columns are alike")
         return self.encode(columns)
+
+    def beginning(self, key: pa.StructArray, count: int) -> bytes:
+        """The first bytes of every stored key whose first columns, so many, are those of this one.
+
+        Some other keys may begin with them, too: of a column without a fixed width, they have no more than the size.
+        """
+        (stored,) = self.encode(key).to_pylist()
+        if not isinstance(self._rows, RowCodec):
+            return self._start
+        null_bits = (self._rows.arrow_type.num_fields + 63) // 64
+        return bytes(stored[: len(self._start) + _WORD * (null_bits + count)])
 
 
 class PrefixKeys:

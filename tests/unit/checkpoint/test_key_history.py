@@ -15,7 +15,9 @@ import pytest
 
 import hdfsstore
 from hdfsstore.checkpoint.key_history import partitions_of
+from hdfsstore.checkpoint.row_converter import RowConverter
 from hdfsstore.checkpoint.state_request import StateRequest
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.conditions.keys import parse_key
 from hdfsstore.conditions.texts import json_texts
@@ -52,6 +54,29 @@ def test_has_all_rows_that_spark_reads_at_each_batch(state: StateOverTime) -> No
     content = history.column_names[-1]
     has_values = content not in ("list_element", "expiration_timestamp_ms") and state.arguments["join_side"] is None
     check_changes(history, list(truth), has_values=has_values)
+
+
+@pytest.mark.parametrize("case", ["rocksdb_join_left_outer", "rocksdb_join_format3", "rocksdb_join_format4_outer"])
+def test_of_a_join_side_only_what_may_have_the_key_is_decoded(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = opened(case)
+    every = checkpoint.history({}, join_side="left")
+    decoded: list[int] = []
+    decode = RowConverter.decode
+
+    def watched(rows: RowConverter, chunk: RecordChunk) -> Any:
+        decoded.append(len(chunk))
+        return decode(rows, chunk)
+
+    monkeypatch.setattr(RowConverter, "decode", watched)
+    checkpoint.history({}, join_side="left")
+    of_all = sum(decoded)
+    keys = every["key"].combine_chunks()
+    for row in range(len(keys)):
+        decoded.clear()
+        found = checkpoint.history(keys.slice(row, 1), join_side="left")
+        assert found.num_rows
+        assert sum(decoded) < of_all / 2
+    assert len(keys)
 
 
 def check_changes(history: pa.Table, batch_ids: list[int], *, has_values: bool) -> None:
@@ -96,6 +121,8 @@ def test_says_what_became_of_a_key() -> None:
         ("join_inner", {"join_side": "left"}),
         ("rocksdb_join_format3", {"join_side": "right"}),
         ("rocksdb_join_format4", {"join_side": "left"}),
+        ("rocksdb_join_left_outer", {"join_side": "left"}),
+        ("rocksdb_row_checksum_join", {"join_side": "right"}),
     ],
 )
 def test_one_key_has_the_rows_that_it_has_among_all(case: str, arguments: dict[str, Any]) -> None:
