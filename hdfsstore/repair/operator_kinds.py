@@ -122,7 +122,7 @@ def deciding_columns(kind: str, operator: Operator, store: Store, family: str, k
     if kind == LIMIT or not key_type.fields:
         return None
     if kind == TRANSFORM:
-        columns = _of_variable(operator, family)
+        columns = _of_variable(operator, family) or _of_no_variable(store, family)
     elif kind == JOIN:
         part = _join_part(store.name if family == DEFAULT_FAMILY else family)
         columns = Columns(without_last=part != "keyToNumValues") if part in _JOIN_STORES else None
@@ -152,6 +152,11 @@ def columns_type(columns: Columns, key_type: StructType) -> StructType | None:
 def _join_part(name: str) -> str:
     side, _, part = name.partition("-")
     return part if side in ("left", "right") else ""
+
+
+def _of_no_variable(store: Store, family: str) -> Columns | None:
+    """The API of the JVM declares the family `default`, which has no rows, with the grouping key."""
+    return ALL_COLUMNS if family == DEFAULT_FAMILY and store.has_families else None
 
 
 def _of_variable(operator: Operator, family: str) -> Columns | None:

@@ -31,7 +31,8 @@ def compile_java(environment: Environment, folder: Path) -> Path:
     """Compiles the Java helpers against the jars of an environment's Spark."""
     classes = folder / "classes"
     classes.mkdir(parents=True, exist_ok=True)
-    sources = sorted((HERE / "java").rglob("*.java"))
+    folders = ["java"] if environment.spark.startswith("3.") else ["java", "java_since_40"]
+    sources = sorted(file for name in folders for file in (HERE / name).rglob("*.java"))
     subprocess.run(["javac", "-nowarn", "-cp", f"{environment.jars}/*", "-d", classes, *sources], check=True)
     return classes
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyspark.sql import DataFrame
+
 from .case import LAST, SINCE_41, Inputs, Query, case
 from .cases import ROW_CHECKSUM
 from .data import EVENTS, events
@@ -141,6 +143,40 @@ def transform_avro_ttl(inputs: Inputs) -> Query:
 def transform_avro_timers(inputs: Inputs) -> Query:
     """Timers of event time, encoded with Avro."""
     return transformed(inputs, "Alarms", "EventTime", 4)
+
+
+def of_the_jvm(inputs: Inputs, keys: str, time: str = "None", *, expires: bool = False) -> Query:
+    """A query of java_since_40/hdfsstore/Processors.java, whose function makes its keys."""
+    stream = inputs.stream("input", EVENTS, events(4))
+    if time == "EventTime":
+        stream = stream.withWatermark("ts", "1 minute")
+    make = getattr(inputs.spark._jvm.hdfsstore.Processors, keys)
+    frame = DataFrame(make(stream._jdf, time, expires), inputs.spark)
+    return Query(frame, batches=4 if time == "ProcessingTime" else None)
+
+
+@case("4.0", "4.3", confs=ON_CHANGELOGS)
+def transform_jvm(inputs: Inputs) -> Query:
+    """transformWithState of the JVM: primitives, beans, tuples and Kryo in value, list and map state, and timers."""
+    return of_the_jvm(inputs, "byString", "EventTime")
+
+
+@case(*LAST, confs=ON_ZIPS)
+def transform_jvm_pairs_zips(inputs: Inputs) -> Query:
+    """transformWithState of the JVM with keys of two columns, snapshots only."""
+    return of_the_jvm(inputs, "byPair")
+
+
+@case(*LAST, confs={**ON_CHANGELOGS, **AVRO})
+def transform_jvm_avro(inputs: Inputs) -> Query:
+    """transformWithState of the JVM, encoded with Avro."""
+    return of_the_jvm(inputs, "byPair", "EventTime")
+
+
+@case(*LAST, confs={**IDS, **AVRO, **ROW_CHECKSUM})
+def transform_jvm_avro_ttl(inputs: Inputs) -> Query:
+    """transformWithState of the JVM with times to live, encoded with Avro, with row checksums and unique ids."""
+    return of_the_jvm(inputs, "byString", "ProcessingTime", expires=True)
 
 
 def evolved(inputs: Inputs) -> Query:

@@ -28,6 +28,7 @@ WITH_FAMILIES = [case for case in ROCKSDB if any(case.checkpoint.glob("state/*/_
 
 # What a store does not go on from: checksums of rows, keys with a prefix, one partition of two, values that are not as
 # declared, deletions of ranges in changelogs, zlib, which rocksdict has not, and other numbers of partitions.
+ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 OTHERS = re.compile("row_checksum|session_window|complete|limit|3.2.1/.*duplicates|in_changelogs|_z$|_partitions")
 
 
@@ -111,7 +112,7 @@ def test_what_spark_wrote_is_read_and_continued(read: Read, tmp_path: Path) -> N
                 path.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("case", [case for case in WITH_FAMILIES if "row_checksum" not in case.folder.name], ids=str)
+@pytest.mark.parametrize("case", [case for case in WITH_FAMILIES if ROW_CHECKSUM not in case.facts["confs"]], ids=str)
 def test_column_families_are_refused_by_name(case: Case, tmp_path: Path) -> None:
     copy = Copy(case, tmp_path)
     with copy.open(0, "default", 0) as provider:
