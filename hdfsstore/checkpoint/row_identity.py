@@ -22,12 +22,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hdfsstore._cext.key_set import KeySet
 from hdfsstore.codecs.arrow_types import cast_array, from_arrow_schema
 from hdfsstore.codecs.unsafe_row import RowCodec
 
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
 KINDS = (ADDED, CHANGED, REMOVED)
 
+_MOST_BYTES = 1 << 30
 _VALUES = ("value", "user_map_value", "map_value", "list_value")
 # Spark's change feed tells them row by row: not those that it joins from several records.
 _IN_CHANGES = ("value", "user_map_value", "expiration_timestamp_ms")
@@ -80,18 +82,22 @@ class RowIdentity:
         self._may_repeat = self.content == "list_element" or of_join_side
         self.names: list[str] = self.schema.names[:-1] if self.has_values else self.schema.names
 
-    def of(self, rows: pa.Table, among: pa.LargeBinaryArray | None = None) -> IdentifiedRows:
-        """Rows of a state, with whatever other columns.
+    def of(self, rows: pa.Table) -> IdentifiedRows:
+        """Rows of a state, with whatever other columns."""
+        rows = self._own(rows)
+        ids = _encoded(rows, self.names)
+        return self._identified(rows, _numbered(ids) if self._may_repeat else ids)
 
-        Args:
-            among: only rows with these ids; not for rows that may be equal.
+    def of_written(self, rows: pa.Table, written: WrittenIds) -> tuple[IdentifiedRows, pa.Int32Array]:
+        """Those of the rows of a state that were written, and the place of each among the ids.
+
+        Not for rows that may be equal.
         """
         rows = self._own(rows)
         ids = _encoded(rows, self.names)
-        if among is not None:
-            wanted = pc.is_in(ids, value_set=among)
-            rows, ids = rows.filter(wanted), ids.filter(wanted)
-        return self._identified(rows, _numbered(ids) if self._may_repeat else ids)
+        places = written.places(ids)
+        is_written = places.is_valid()
+        return self._identified(rows.filter(is_written), ids.filter(is_written)), places.filter(is_written)
 
     def of_changes(self, changes: pa.Table) -> tuple[IdentifiedRows, pa.BooleanArray]:
         """The rows that were written, as the last change in the order of time left them, and whether they are there."""
@@ -121,6 +127,39 @@ class RowIdentity:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
+class WrittenIds:
+    """Ids of rows that were written, in one table, in which those of other rows are looked up.
+
+    Args:
+        ids: each one once.
+    """
+
+    def __init__(self, ids: pa.LargeBinaryArray) -> None:
+        self._known = KeySet()
+        self._count = len(ids)
+        self._add(ids)
+
+    def places(self, ids: pa.LargeBinaryArray) -> pa.Int32Array:
+        """The place of each id; null: it is not among them."""
+        return self._known.positions(ids)
+
+    def rows_at(self, places: pa.Int32Array) -> pa.Int32Array:
+        """For each id the number of the row whose place it is; null: it is that of none."""
+        return pc.index_in(pa.array(range(self._count), pa.int32()), value_set=places)
+
+    def _add(self, ids: pa.LargeBinaryArray) -> None:
+        if ids.nbytes > _MOST_BYTES and len(ids) > 1:  # places of bytes are int32
+            self._add(ids.slice(0, len(ids) // 2))
+            self._add(ids.slice(len(ids) // 2))
+        elif len(ids):
+            _, offsets, data = ids.buffers()
+            ends = pa.Array.from_buffers(pa.int64(), len(ids) + 1, [None, offsets], 0, ids.offset)
+            first, size = ends[0].as_py(), ends[-1].as_py() - ends[0].as_py()
+            starts, sizes = pc.subtract(ends[:-1], first), pc.subtract(ends[1:], ends[:-1])
+            spans = pc.bit_wise_or(starts, pc.shift_left(sizes, 32))  # a pair of int32 each
+            self._known.add(memoryview(data.slice(first, size)).cast("B") if size else b"\0", spans.buffers()[1])
+
+
 def differences(before: IdentifiedRows, after: IdentifiedRows) -> tuple[pa.Array, pa.Array, pa.BooleanArray]:
     """How the rows of two states differ.
 
@@ -128,11 +167,16 @@ def differences(before: IdentifiedRows, after: IdentifiedRows) -> tuple[pa.Array
     `before` whether it was removed.
     """
     places = pc.index_in(after.ids, value_set=before.ids)
+    return kinds_of(before, after, places), places, pc.invert(pc.is_in(before.ids, value_set=after.ids))
+
+
+def kinds_of(before: IdentifiedRows, after: IdentifiedRows, places: pa.Int32Array) -> pa.StringArray:
+    """For each row of `after`, whose place in `before` is known, ADDED, CHANGED or ""."""
     kinds = pc.if_else(places.is_null(), ADDED, "")
-    if after.values is not None and before.values is not None:
-        differs = pc.fill_null(pc.not_equal(after.values, before.values.take(places)), False)
-        kinds = pc.if_else(differs, CHANGED, kinds)
-    return kinds, places, pc.invert(pc.is_in(before.ids, value_set=after.ids))
+    if after.values is None or before.values is None:
+        return kinds
+    differs = pc.fill_null(pc.not_equal(after.values, before.values.take(places)), False)
+    return pc.if_else(differs, CHANGED, kinds)
 
 
 def single(column: pa.ChunkedArray) -> Any:

@@ -10,11 +10,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hdfsstore.checkpoint import reading
-from hdfsstore.checkpoint.row_identity import ADDED, CHANGED, REMOVED, IdentifiedRows, RowIdentity, differences, single
+from hdfsstore.checkpoint.row_identity import (
+    ADDED,
+    CHANGED,
+    REMOVED,
+    IdentifiedRows,
+    RowIdentity,
+    WrittenIds,
+    differences,
+    kinds_of,
+    single,
+)
 from hdfsstore.checkpoint.state_request import StateRequest
 from hdfsstore.errors import BatchNotAvailableError
 
-_ROWS_PER_ID = 4
+_ROWS_AT_A_TIME = 1 << 16
 
 # Passes on the record batches of a state, for a progress bar: the batches, what they are, and the number of partitions.
 Watch: TypeAlias = Callable[[Iterable[pa.RecordBatch], str, int], Iterable[pa.RecordBatch]]
@@ -72,15 +82,18 @@ def read_diff(
     if changes is None:
         after = identity.of(_table(checkpoint, at_end, watch, later))
         before = identity.of(_table(checkpoint, at_start, watch, earlier))
-    else:
-        written, exists = identity.of_changes(changes)
-        after = written.filter(exists)
-        state = reading.open_state(at_start, checkpoint.num_threads)
-        with state:
-            # is_in makes a table of the ids at each call, so it gets several times as many rows as there are ids.
-            batches = _at_least(_ROWS_PER_ID * len(written.ids), watch(state, earlier, len(at_start.partition_ids)))
-            before = identity.together([identity.of(batch, among=written.ids) for batch in batches])
-    return Diff(_told(identity, before, after), identity.content)
+        return Diff(_told(identity, before, after, *differences(before, after)), identity.content)
+    written, exists = identity.of_changes(changes)
+    ids = WrittenIds(written.ids)
+    with reading.open_state(at_start, checkpoint.num_threads) as state:
+        batches = _at_least(_ROWS_AT_A_TIME, watch(state, earlier, len(at_start.partition_ids)))
+        found = [identity.of_written(batch, ids) for batch in batches]
+    before = identity.together([rows for rows, _ in found])
+    places = pa.concat_arrays([pa.array([], pa.int32()), *(places for _, places in found)])
+    after, of_after = written.filter(exists), ids.rows_at(places).filter(exists)
+    is_removed = pc.invert(exists.take(places))
+    told = _told(identity, before, after, kinds_of(before, after, of_after), of_after, is_removed)
+    return Diff(told, identity.content)
 
 
 def _changes(
@@ -115,8 +128,15 @@ def _at_least(rows: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table
         yield pa.Table.from_batches(held)
 
 
-def _told(identity: RowIdentity, before: IdentifiedRows, after: IdentifiedRows) -> pa.Table:
-    kinds, places, is_removed = differences(before, after)
+def _told(
+    identity: RowIdentity,
+    before: IdentifiedRows,
+    after: IdentifiedRows,
+    kinds: pa.StringArray,
+    places: pa.Int32Array,
+    is_removed: pa.BooleanArray,
+) -> pa.Table:
+    """The arguments are as `differences` has them."""
     removed = before.table.filter(is_removed)
     of_kind = [pc.indices_nonzero(pc.equal(kinds, kind)) for kind in (ADDED, CHANGED)]
     rows = pa.concat_arrays(of_kind)

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hdfsstore.checkpoint.row_identity import RowIdentity, differences
+from hdfsstore.checkpoint import row_identity
+from hdfsstore.checkpoint.row_identity import RowIdentity, WrittenIds, differences
 from hdfsstore.errors import SchemaMismatchError
 
 KEY = pa.field("key", pa.struct([("k", pa.int32())]))
@@ -87,4 +88,26 @@ def test_equal_rows_of_a_side_of_a_join_are_told_apart_by_their_numbers() -> Non
         4,
         2,
         2,
+    ]
+
+
+def test_ids_that_were_written_are_found_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go into the table in pieces whose bytes an int32 can count."""
+    ids = pa.array([b"", b"a", b"ab", b"\0", b"b" * 300], pa.large_binary())
+    others = pa.array([b"ab", b"c", b"", b"b" * 300, b"bb", b"\0"], pa.large_binary())
+    for most in (row_identity._MOST_BYTES, 1):
+        monkeypatch.setattr(row_identity, "_MOST_BYTES", most)
+        written = WrittenIds(ids)
+        assert written.places(others).to_pylist() == [2, None, 0, 4, None, 3]
+        assert written.rows_at(written.places(others).drop_null()).to_pylist() == [1, None, 0, 3, 2]
+        sliced = WrittenIds(ids.slice(1, 3))
+        assert sliced.places(others).to_pylist() == [1, None, None, None, None, 2]
+    assert WrittenIds(ids.slice(0, 0)).places(others).null_count == len(others)
+    assert WrittenIds(pa.array([b""], pa.large_binary())).places(others).to_pylist() == [
+        None,
+        None,
+        0,
+        None,
+        None,
+        None,
     ]

@@ -22,13 +22,13 @@ from tests.support.rows import counted
 from tests.support.truth import Case, Read, cases, few_reads
 
 STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
+ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 ROCKSDB = [case for case in cases() if case.rocksdb]
 WITH_FAMILIES = [case for case in ROCKSDB if any(case.checkpoint.glob("state/*/_stateSchema"))]
 
 
 # What a store does not go on from: checksums of rows, keys with a prefix, one partition of two, values that are not as
 # declared, deletions of ranges in changelogs, zlib, which rocksdict has not, and other numbers of partitions.
-ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 OTHERS = re.compile("row_checksum|session_window|complete|limit|3.2.1/.*duplicates|in_changelogs|_z$|_partitions")
 
 
