@@ -63,7 +63,7 @@ cdef struct Cursor:
     bint has_tombstones
     int checksum
     uint32_t context
-    bint delta_values, user_keys, ingested
+    bint has_sizes, delta_values, user_keys, ingested
     uint64_t ingested_sequence
     # The overlay.
     const Record* record
@@ -229,7 +229,7 @@ cdef Step next_block(Cursor* c, const Bounds* bounds) noexcept nogil:
     compression = p[size]
     if compression == NO_COMPRESSION:
         return begin_block(c, bounds, p, size, size + TRAILER)
-    if compression != LZ4 and compression != LZ4HC:
+    if (compression != LZ4 and compression != LZ4HC) or not c.has_sizes:
         return BODY_NEEDED
     at = plain_size(p, size, &plain)
     # No byte of a body decompresses to more than 255.

@@ -12,6 +12,7 @@ cdef class Merge:
             data_end: where the blocks of the file end
             most_plain: bytes that a block has at most once decompressed
             checksum, context: of the footer
+            has_sizes: whether compressed blocks begin with their size as a varint; else `decompress` takes them
             delta_values, user_keys: of the index
             sequence: the sequence number of all entries of an ingested file, otherwise None
             keys: the first and the last internal key, as the MANIFEST has them
@@ -261,6 +262,7 @@ cdef class Merge:
         c.most_plain = table.most_plain
         c.checksum = table.checksum
         c.context = table.context
+        c.has_sizes = table.has_sizes
         c.delta_values = table.delta_values
         c.user_keys = table.user_keys
         c.ingested = table.sequence is not None

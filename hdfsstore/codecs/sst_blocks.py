@@ -2,7 +2,8 @@
 
     0 none   1 snappy   2 zlib (without a header)   3 bzip2   4 LZ4   5 LZ4HC   7, 64 zstd
 
-All but snappy have the size once decompressed in front, as varint32. (RocksDB: util/compression.h, format 2 and later)
+All but snappy have the size once decompressed in front, as varint32. Before format 2, zlib and bzip2 have none, and LZ4
+has a uint64 LE, of which the low half counts. (RocksDB: util/compression.h)
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _PIECE = 1 << 20
 _NAMES = {1: "snappy", 2: "zlib", 3: "bzip2", 4: "lz4", 5: "lz4", 7: "zstd", 64: "zstd"}
 
 
-def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN, limit: int = MOST_PLAIN) -> bytes:
+def decompress(
+    compression: int, contents: bytes, most: int = MOST_PLAIN, limit: int = MOST_PLAIN, has_size: bool = True
+) -> bytes:
     """The bytes of a block.
 
     Args:
@@ -31,6 +34,7 @@ def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN, limit:
         contents: the bytes in the file.
         most: bytes that the block may have once decompressed.
         limit: the same of any block of its kind.
+        has_size: whether the size is in front as a varint in each compression: in format 2 and later.
 
     Raises:
         CorruptFileError: they do not have their declared size, or declare more than `most`.
@@ -45,7 +49,11 @@ def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN, limit:
             f"a block has the compression {compression}, which this release does not read",
             remedy="Read the database with RocksDB",
         )
+    if not has_size and name in ("zlib", "bzip2"):
+        return _streamed(name, contents, min(most, limit))
     size, at = read_varint(contents, 0)
+    if not has_size and name == "lz4":
+        size, at = int.from_bytes(contents[:4], "little"), 8
     if size > limit:
         raise SizeLimitError(f"a block of {size} bytes cannot be read; at most {limit} can")
     if size > most:
@@ -59,6 +67,20 @@ def decompress(compression: int, contents: bytes, most: int = MOST_PLAIN, limit:
     if len(found) != size:
         raise CorruptFileError(f"this block does not decompress to its declared size ({name})")
     return found
+
+
+def _streamed(name: str, contents: bytes, most: int) -> bytes:
+    """A block whose size nothing tells."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS) if name == "zlib" else bz2.BZ2Decompressor()
+    try:
+        found = stream.decompress(contents, most + 1)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise CorruptFileError(f"this block does not decompress ({name}): {error}") from error
+    if len(found) > most:
+        raise CorruptFileError(f"a block has more than {most} bytes once decompressed, which it may have at most")
+    if not stream.eof:
+        raise CorruptFileError(f"this block does not decompress: it is cut off ({name})")
+    return bytes(found)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,6 +1,8 @@
 """Reads the footer of an SST file.
 
-    footer 2 to 5   byte checksum | handle of the meta index | handle of the index | padding to 41 bytes
+    footer 0        handle of the meta index | handle of the index | padding to 40 bytes | uint64 LE magic number
+                    The checksum is CRC-32C.                                                           48 bytes
+    footer 1 to 5   byte checksum | handle of the meta index | handle of the index | padding to 41 bytes
                     | uint32 LE format | uint64 LE magic number                                        53 bytes
     footer 6        byte checksum | 3e 00 7a 00 | uint32 LE checksum of the footer | uint32 LE base context checksum
                     | uint32 LE size of the meta index, which ends 5 bytes before the footer | 24 bytes 0
@@ -29,8 +31,10 @@ OTHER_TOOL = "Read the database with RocksDB"
 FOOTER_SIZE = 53
 TRAILER = 5
 MAGIC = 0x88E241B785F4CFF7
+_MAGIC_0 = 0xDB4775248B80FB57
+_SIZE_0 = 48
+_CRC32C = 1
 _OTHER_MAGICS = {
-    0xDB4775248B80FB57: "a table of format 0",
     0x8242229663BF9564: "a plain table",
     0x4F3418EB7A8F13B8: "a plain table of format 0",
     0x926789D0C5F17873: "a cuckoo table",
@@ -54,8 +58,9 @@ class Footer:
     """The footer of a file.
 
     Attributes:
-        version: the format. If it is not a known one, the others are by the layout of formats 2 to 5.
+        version: the format. If it is not a known one, the others are by the layout of formats 1 to 5.
         offset: of the version in the file.
+        start: of the footer.
         checksum: the kind.
         context: the base context checksum of format 6, otherwise 0.
         meta, index_handle: the meta index, and the index before format 6.
@@ -63,6 +68,7 @@ class Footer:
 
     version: int
     offset: int
+    start: int
     checksum: int
     context: int
     meta: Handle
@@ -70,7 +76,12 @@ class Footer:
 
     @property
     def is_known(self) -> bool:
-        return 2 <= self.version <= _EXTENDED
+        return self.version <= _EXTENDED
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether all compressed blocks have their size in front as a varint."""
+        return self.version >= 2
 
 
 @contextmanager
@@ -91,18 +102,22 @@ def parse_footer(footer: bytes, at: int, path: str) -> Footer:
 
     Raises:
         CorruptFileError: they are no footer, or a damaged one.
-        UnsupportedVersionError, UnsupportedProviderError: the file is no table of formats 2 to 6.
+        UnsupportedVersionError, UnsupportedProviderError: the file is no table of formats 0 to 6.
     """
     magic = int.from_bytes(footer[-8:], "little")
     if magic in _OTHER_MAGICS:
         raise UnsupportedProviderError(
             f"the file is {_OTHER_MAGICS[magic]}, which this release does not read", path, remedy=OTHER_TOOL
         )
+    if magic == _MAGIC_0 and len(footer) >= _SIZE_0:
+        begin = at + len(footer) - _SIZE_0
+        with located(path, begin):
+            return Footer(0, begin + _SIZE_0 - 8, begin, _CRC32C, 0, *_handles(footer[-_SIZE_0:-8], 0))
     if len(footer) < FOOTER_SIZE or magic != MAGIC:
         raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
     version = int.from_bytes(footer[_FORMAT_AT:-8], "little")
     offset = at + _FORMAT_AT
-    if version >= _NO_FORMAT:
+    if not version or version >= _NO_FORMAT:
         raise CorruptFileError(f"the footer declares the format {version}", path, offset, REMEDY)
     if footer[0] > 4:
         raise CorruptFileError(f"the footer names a checksum of kind {footer[0]}", path, at, REMEDY)
@@ -114,20 +129,20 @@ def parse_footer(footer: bytes, at: int, path: str) -> Footer:
         raise CorruptFileError("the checksum of the footer does not match its bytes", path, at, REMEDY)
     if version < _EXTENDED or not is_extended:
         with located(path, at):
-            return _footer_5(footer, version, offset)
+            return Footer(version, offset, at, footer[0], 0, *_handles(footer[:_FORMAT_AT], 1))
     if version != _EXTENDED:
         raise other_format(version, offset, path)
     context, meta_size = (int.from_bytes(footer[i : i + 4], "little") for i in (9, 13))
     meta_at = at - TRAILER - meta_size
     if meta_at < 0:
         raise CorruptFileError("the footer names a meta index that the file does not have", path, at, REMEDY)
-    return Footer(version, offset, footer[0], context, Handle(meta_at, meta_size), None)
+    return Footer(version, offset, at, footer[0], context, Handle(meta_at, meta_size), None)
 
 
 def other_format(version: int, offset: int, path: str) -> UnsupportedVersionError:
     """The error of a format that is not known, where nothing tells damage."""
     return UnsupportedVersionError(
-        f"the SST file has format {version}, and this release reads 2 to 6: either another RocksDB than Spark's has "
+        f"the SST file has format {version}, and this release reads 0 to 6: either another RocksDB than Spark's has "
         "written the file, or it is damaged here, where no checksum tells",
         path,
         offset,
@@ -135,12 +150,12 @@ def other_format(version: int, offset: int, path: str) -> UnsupportedVersionErro
     )
 
 
-def _footer_5(footer: bytes, version: int, offset: int) -> Footer:
-    numbers, place = list[int](), 1
+def _handles(footer: bytes, place: int) -> tuple[Handle, Handle]:
+    numbers = list[int]()
     for _ in range(4):
-        number, place = read_varint(footer[:_FORMAT_AT], place)
+        number, place = read_varint(footer, place)
         numbers.append(number)
-    return Footer(version, offset, footer[0], 0, Handle(*numbers[:2]), Handle(*numbers[2:]))
+    return Handle(*numbers[:2]), Handle(*numbers[2:])
 
 
 def _is_whole(footer: bytes, at: int) -> bool:

@@ -1,4 +1,4 @@
-"""Opens SST files: RocksDB's block-based tables, formats 2 to 6.
+"""Opens SST files: RocksDB's block-based tables, formats 0 to 6.
 
     file            data blocks | filter, index, range deletions, properties ... | meta index block | footer
     footer          sst_footer.py
@@ -67,6 +67,7 @@ class Table:
         data_end: where the blocks of the file end.
         most_plain: bytes that a block has at most once decompressed.
         checksum, context: the kind of checksum, and the base context checksum (format 6, otherwise 0).
+        has_sizes: whether all compressed blocks have their size in front as a varint (format 2 and later).
         delta_values, user_keys: how the index is written.
         sequence: the sequence number of all entries of an ingested file, otherwise None.
         tombstones: the range deletions.
@@ -82,6 +83,7 @@ class Table:
     most_plain: int
     checksum: int
     context: int
+    has_sizes: bool
     delta_values: bool
     user_keys: bool
     sequence: int | None
@@ -91,7 +93,7 @@ class Table:
     window: Read
 
     def decompress(self, compression: int, contents: bytes) -> bytes:
-        return decompress(compression, contents, self.most_plain)
+        return decompress(compression, contents, self.most_plain, has_size=self.has_sizes)
 
 
 def open_table(path: str, size: int, read: Read, window: Read, largest_sequence: int, keys: KeyRange) -> Table:
@@ -141,10 +143,11 @@ def open_table(path: str, size: int, read: Read, window: Read, largest_sequence:
         path=path,
         index=index,
         index_offset=index_handle.offset,
-        data_end=size - FOOTER_SIZE,
+        data_end=footer.start,
         most_plain=most_plain,
         checksum=footer.checksum,
         context=footer.context,
+        has_sizes=footer.has_sizes,
         delta_values=delta_values,
         user_keys=user_keys,
         sequence=sequence,
@@ -177,9 +180,9 @@ class _Tail:
         return bytes(self._read(offset, size))
 
     def block(self, footer: Footer, handle: Handle, most_plain: int, limit: int = MOST_PLAIN) -> bytes:
-        if handle.offset + handle.size + TRAILER > self.size - FOOTER_SIZE:
+        if handle.offset + handle.size + TRAILER > footer.start:
             raise CorruptFileError(
-                "a handle names a block that the file does not have", self.path, self.size - FOOTER_SIZE, REMEDY
+                "a handle names a block that the file does not have", self.path, footer.start, REMEDY
             )
         whole = self.read(handle.offset, handle.size + TRAILER)
         if not check_block(whole, footer.checksum, footer.context, handle.offset):
@@ -187,7 +190,7 @@ class _Tail:
                 "the checksum of this block does not match its bytes", self.path, handle.offset, REMEDY
             )
         with located(self.path, handle.offset):
-            return decompress(whole[handle.size], whole[: handle.size], most_plain, limit)
+            return decompress(whole[handle.size], whole[: handle.size], most_plain, limit, footer.has_sizes)
 
     def entries(self, footer: Footer, handle: Handle) -> list[tuple[bytes, bytes]]:
         # RocksDB compresses none of these blocks, and they come before anything that bounds their sizes.
@@ -224,12 +227,12 @@ def _check_format(footer: Footer, properties: Mapping[bytes, bytes], path: str) 
 
 
 def _check_index(index: bytes, properties: Mapping[bytes, bytes], *, delta_values: bool) -> None:
-    """Whether the index names all data blocks, which are in front of the file."""
+    """Whether the index names all data blocks, which are in front of the file. There may be bytes behind each block."""
     if not properties.keys() >= {_NUM_BLOCKS, _DATA_SIZE}:
         return
     count, end = index_extent(index, delta_values)
     expected = _number(properties, _NUM_BLOCKS), _number(properties, _DATA_SIZE)
-    if (count, end) != expected:
+    if count != expected[0] or end > expected[1]:
         raise CorruptFileError(
             f"the index names {count} data blocks in {end} bytes, and the file has {expected[0]} in {expected[1]} "
             "by its properties"

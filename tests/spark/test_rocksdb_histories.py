@@ -53,7 +53,7 @@ STEPS = st.lists(
 )
 OPTIONS = st.fixed_dictionaries(
     {
-        "format_version": st.integers(2, 6),
+        "format_version": st.integers(1, 6),
         "compression": st.sampled_from(
             ["NO_COMPRESSION", "SNAPPY_COMPRESSION", "ZLIB_COMPRESSION", "BZLIB2_COMPRESSION", "LZ4_COMPRESSION",
              "LZ4HC_COMPRESSION", "ZSTD_COMPRESSION"]

@@ -256,5 +256,5 @@ def rocksdb_format_version(inputs: Inputs) -> Query:
 SMALL_BLOCKS = {**ON_ZIPS, f"{CONF}.blockSizeKB": "1"}
 for compression in ("none", "snappy", "z", "bzip2", "lz4hc", "zstd"):
     case(*LAST, confs={**SMALL_BLOCKS, f"{CONF}.compression": compression}, suffix=compression)(rocksdb_compression)
-for version in ("2", "3", "4", "6"):
+for version in ("1", "2", "3", "4", "6"):
     case(*LAST, confs={**SMALL_BLOCKS, f"{CONF}.formatVersion": version}, suffix=version)(rocksdb_format_version)

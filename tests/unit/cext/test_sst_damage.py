@@ -168,7 +168,13 @@ def test_other_tables_are_refused_by_name(
 
 @pytest.mark.parametrize(
     ("version", "error"),
-    [(1, UnsupportedVersionError), (7, UnsupportedVersionError), (5 + 256, CorruptFileError), (69, CorruptFileError)],
+    [
+        (7, UnsupportedVersionError),
+        (31, UnsupportedVersionError),
+        (0, CorruptFileError),
+        (5 + 256, CorruptFileError),
+        (69, CorruptFileError),
+    ],
 )
 def test_other_formats_and_damaged_ones(version: int, error: type[StateStoreError]) -> None:
     """No checksum guards the format. If it is damaged, an older zip may take the place of this one."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import tracemalloc
+import zlib
 from typing import Any
 
 import lz4.block
@@ -10,6 +12,7 @@ import pytest
 
 from hdfsstore._cext.sst import Merge
 from hdfsstore.codecs import sst_table
+from hdfsstore.codecs.sst_blocks import decompress
 from hdfsstore.codecs.sst_table import KeyRange
 from hdfsstore.errors import CorruptFileError, SizeLimitError, UnsupportedVersionError
 from tests.support.sst_files import (
@@ -27,6 +30,7 @@ from tests.support.sst_files import (
 from tests.support.sst_merges import PATH, rows, table
 from tests.support.truth import DATA
 
+CRC32C = 1
 KEYS = [b"key %02d" % i for i in range(20)]
 ROWS = [(key, b"value") for key in KEYS]
 ENTRIES = [(internal(key, 5), value) for key, value in ROWS]
@@ -54,7 +58,7 @@ class TestFormat:
         assert caught.value.path == PATH
         assert caught.value.remedy
 
-    @pytest.mark.parametrize("version", [1, 7, 31])
+    @pytest.mark.parametrize("version", [7, 21, 31])
     @pytest.mark.parametrize("own", [0, None])
     def test_where_nothing_tells_damage_the_error_names_both_reasons(self, version: int, own: int | None) -> None:
         """The properties have another number, or none, as of RocksDB 6 in Spark 3.2; or another format has others."""
@@ -66,6 +70,46 @@ class TestFormat:
         assert caught.value.remedy is not None
         assert "restore it" in caught.value.remedy
         assert "with RocksDB" in caught.value.remedy
+
+    @pytest.mark.parametrize(("compression", "codec"), [(0, ""), (2, "zlib"), (3, "bzip2"), (4, "lz4"), (5, "lz4")])
+    @pytest.mark.parametrize("version", [0, 1])
+    def test_files_of_the_first_formats(self, version: int, compression: int, codec: str) -> None:
+        """Spark's conf rocksdb.formatVersion may be 0 or 1. RocksDB 6, in Spark 3.2, then has another footer for 0."""
+        file = File(CRC32C)
+        block = packed_before_2(codec, block_of(ENTRIES))
+        index = packed_before_2(codec, block_of([(KEYS[-1], file.add(block, compression))]))
+        content = file.finish(index, index_compression=compression, version=1)
+        if version == 0:
+            content = content[:-53] + content[-52:-13] + b"\0" + (0xDB4775248B80FB57).to_bytes(8, "little")
+        assert rows(Merge([[table(content, RANGE)]], delimiter=b",")) == ROWS
+        for at in (5, len(block) // 2):
+            damaged = content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+            with pytest.raises(CorruptFileError, match="checksum") as caught:
+                rows(Merge([[table(damaged, RANGE)]], delimiter=b","))
+            assert (caught.value.path, caught.value.offset) == (PATH, 0)
+        for at in range(len(content) - 13, len(content), 3):
+            with pytest.raises(CorruptFileError):
+                table(content[:at], RANGE)
+
+    @pytest.mark.parametrize(("compression", "codec"), [(2, "zlib"), (3, "bzip2"), (4, "lz4")])
+    def test_blocks_of_the_first_formats_are_bounded(self, compression: int, codec: str) -> None:
+        packed = packed_before_2(codec, bytes(1 << 20))
+        assert decompress(compression, packed, has_size=False) == bytes(1 << 20)
+        with pytest.raises(CorruptFileError, match="at most"):
+            decompress(compression, packed, 1000, has_size=False)
+        for cut in (0, 3, len(packed) // 2, len(packed) - 1):
+            with pytest.raises(CorruptFileError):
+                decompress(compression, packed[:cut], has_size=False)
+
+
+def packed_before_2(codec: str, block: bytes) -> bytes:
+    """A block, compressed as before format 2."""
+    if codec == "zlib":
+        stream = zlib.compressobj(wbits=-15)
+        return stream.compress(block) + stream.flush()
+    if codec == "bzip2":
+        return bz2.compress(block)
+    return len(block).to_bytes(8, "little") + lz4.block.compress(block, store_size=False) if codec else block
 
 
 def sst(first: int = 0, last: int = 7, *, delta: bool, double: bool = False, **numbers: int) -> bytes:
