@@ -110,8 +110,9 @@ def rows_to_read(state: OperatorState, request: StateRequest) -> RowsToRead:
     """Finds what has to be read for a request. Raises what Checkpoint.read_state does, but for damage."""
     converter, readers, keys = rows_of_request(state, request)
     shaper = RowShaper(converter.schema, request.shape)
-    if request.key is None and request.join_side is None and (key := shaper.key()) is not None:
-        converter, readers, keys = rows_of_request(state, replace(request, key=key))
+    if request.key is None and (key := shaper.key()) is not None:
+        of_key = replace(request, near_key=key) if request.join_side else replace(request, key=key)
+        converter, readers, keys = rows_of_request(state, of_key)
     only = shaper.partition_id()
     readers = {i: reader for i, reader in readers.items() if only in (None, i)}
     if isinstance(converter, RowConverter):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import array
 import io
+import zlib
 from typing import Any, ClassVar
 
+import lz4.block
 import pyarrow as pa
 
 from hdfsstore import Checkpoint
@@ -67,10 +69,17 @@ class SstFiles(Target):
         deletions = [(sst_files.internal(b"key 02", 95, sst_files.RANGE_DELETION), b"key 05")]
         files = DATA.glob("spark-4.3.0/transform_with_state/**/*.sst")
         spark = min(files, key=lambda path: (path.stat().st_size, path.name)).read_bytes()
-        lz4 = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
-        contents = [lz4, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([])]
+        of_spark = spark[:-53] + bytes((self._checksum,)) + spark[-52:]
+        contents = [of_spark, sst_files.sst_of(entries, deletions, self._checksum), sst_files.sst_of([])]
         many = [(sst_files.internal(b"a key of the number %03d" % i, 90), b"value %d" % i) for i in range(60)]
         contents.append(sst_files.sst_of(many, (), self._checksum, 9, 16, delta_index=True))
+        old = sst_files.File(self._checksum)  # of format 1, whose blocks have other sizes in front, or none
+        blocks = [sst_files.block_of(entries[:5]), sst_files.block_of(entries[5:])]
+        stream = zlib.compressobj(wbits=-15)
+        lz4_of_1 = len(blocks[0]).to_bytes(8, "little") + lz4.block.compress(blocks[0], store_size=False)
+        handles = [old.add(lz4_of_1, 4), old.add(stream.compress(blocks[1]) + stream.flush(), 2)]
+        index = [(entry[0][:-8], handle) for entry, handle in zip(entries[4::5], handles, strict=True)]
+        contents.append(old.finish(sst_files.block_of(index), version=1))
         return [Input("", content) for content in contents]
 
     def read(self, _: str, data: bytes) -> object:

@@ -77,6 +77,18 @@ def test_of_a_join_side_only_what_may_have_the_key_is_decoded(case: str, monkeyp
         assert found.num_rows
         assert sum(decoded) < of_all / 2
     assert len(keys)
+    decoded.clear()
+    state = checkpoint.read_state(join_side="left").filter(pc.is_valid(pc.field("key", "field0")))
+    in_state = sum(decoded)
+    for row in state.to_pylist():
+        decoded.clear()
+        where = " and ".join(
+            f"key.{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in row["key"].items()
+        )
+        found = checkpoint.read_state(join_side="left", where=where.replace('"', "'"))
+        assert row in found.to_pylist()
+        assert all(other["key"] == row["key"] for other in found.to_pylist())
+        assert sum(decoded) < in_state
 
 
 def check_changes(history: pa.Table, batch_ids: list[int], *, has_values: bool) -> None:
