@@ -49,7 +49,6 @@ cdef struct Cursor:
     uint64_t handle_offset, handle_size
     uint64_t handle_end         # where the next block may begin
     bint has_handle             # it is the next block's
-    bint is_first               # and the first one of the file
     bint is_last                # keys of the file behind the next block are behind the end bound
     bint ended                  # and so are all that follow, or there are none
     # Bytes of the file.
@@ -58,16 +57,19 @@ cdef struct Cursor:
     # The file.
     uint64_t data_end           # blocks lie before it
     uint64_t most_plain         # bytes of a block once decompressed
-    const uint8_t* smallest     # the internal key of which the MANIFEST says that it is the first one
-    int64_t smallest_size
-    bint has_tombstones
     int checksum
     uint32_t context
-    bint has_sizes, delta_values, user_keys, ingested
+    bint delta_values, user_keys, ingested
     uint64_t ingested_sequence
     # The overlay.
     const Record* record
     const Record* records_end
+    # What is looked at once in a file, or a block.
+    const uint8_t* smallest     # the internal key of which the MANIFEST says that it is the first one
+    int64_t smallest_size
+    bint has_tombstones
+    bint has_sizes              # compressed blocks begin with their size as a varint
+    bint is_first               # the next block is the first one of the file
 
     Fault fault
 
