@@ -171,6 +171,7 @@ def _place(own: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
     endpoint = own.get(f"{PREFIX}endpoint", "")
     region = own.get(f"{PREFIX}endpoint.region", "")
     fips = boolean(own, f"{PREFIX}endpoint.fips", False)
+    style = f"{PREFIX}path.style.access"
     if endpoint and "://" not in endpoint:
         scheme = "https" if boolean(own, f"{PREFIX}connection.ssl.enabled", True) else "http"
         endpoint = f"{scheme}://{endpoint}"
@@ -185,7 +186,7 @@ def _place(own: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
     return {
         "endpoint_url": None if is_central else endpoint.rstrip("/") or None,
         "region": region or None,
-        "path_style": boolean(own, f"{PREFIX}path.style.access", False),
+        "path_style": boolean(own, style, False) if own.get(style) else None,
         "fips": fips,
     }
 

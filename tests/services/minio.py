@@ -21,6 +21,7 @@ MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 USER = "hdfsstore"
 PASSWORD = "hdfsstore-secret"
 KMS_KEY = "key-of-the-tests"
+DOMAIN = "storage.invalid"  # nobody but a proxy of the tests knows where it is. BUCKET.DOMAIN is a bucket.
 _START_SECONDS = 120
 
 
@@ -64,6 +65,7 @@ class Minio:
             "HOME": str(self._folder),
             "MINIO_ROOT_USER": USER,
             "MINIO_ROOT_PASSWORD": PASSWORD,
+            "MINIO_DOMAIN": DOMAIN,
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
             "MINIO_CI_CD": "1",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore import UNSIGNED
 from botocore.config import Config
@@ -140,7 +142,7 @@ def _config(settings: S3Settings) -> Any:
         # and not every server knows its header.
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
-        "s3": {"addressing_style": "path" if settings.path_style else "auto", "payload_signing_enabled": True},
+        "s3": {"addressing_style": _addressing(settings), "payload_signing_enabled": True},
         # The settings have the endpoint; the identity of a bucket counts on it.
         "ignore_configured_endpoint_urls": True,
     }
@@ -156,6 +158,21 @@ def _config(settings: S3Settings) -> Any:
     if settings.user_agent:
         chosen["user_agent_extra"] = settings.user_agent
     return Config(**chosen)
+
+
+def _addressing(settings: S3Settings) -> str:
+    if settings.path_style is None:
+        return "auto"
+    return "path" if settings.path_style or _is_address(settings.endpoint_url) else "virtual"
+
+
+def _is_address(url: str | None) -> bool:
+    """Whether the host is an IP address, before which no bucket can be."""
+    try:
+        ip_address(urlsplit(url or "").hostname or "")
+    except ValueError:
+        return False
+    return True
 
 
 def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:

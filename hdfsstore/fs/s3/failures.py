@@ -68,6 +68,7 @@ _REMEDIES: Final = {
 _REMEDIES_OF_STATUS: Final = {
     301: "Set the region of the bucket",
     403: _RIGHTS,
+    407: "Give a user and a password that the proxy takes (fs.s3a.proxy.username, fs.s3a.proxy.password)",
     501: "This server cannot do that: use one that can, or leave the setting out that asks for it",
     507: "Free space on the server's disks",
 }

@@ -54,8 +54,8 @@ class S3Settings:
     """`scheme://host[:port]`; None: AWS's own for the region."""
     region: str | None = None
     """None: that of botocore's own configuration, else us-east-1."""
-    path_style: bool = False
-    """The bucket is in the path of a request and not in the host's name."""
+    path_style: bool | None = None
+    """Whether the bucket is in the path of a request and not in the host's name; None: for an endpoint of one's own."""
     dualstack: bool = False
     fips: bool = False
 

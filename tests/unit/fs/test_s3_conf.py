@@ -64,6 +64,7 @@ def test_nothing_set_is_amazon_with_botocores_credentials() -> None:
             {"endpoint": "s3.cn-north-1.amazonaws.com.cn"},
             {"endpoint_url": "https://s3.cn-north-1.amazonaws.com.cn", "region": "cn-north-1"},
         ),
+        ({"path.style.access": "false"}, {"path_style": False}),
         ({"endpoint.fips": "true"}, {"fips": True}),
         (
             {"requester.pays.enabled": "true", "user.agent.prefix": "ours"},

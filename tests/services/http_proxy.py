@@ -1,0 +1,77 @@
+"""A forwarding HTTP proxy that asks for a user and a password."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+_OF_ONE_CONNECTION = {"connection", "content-length", "keep-alive", "transfer-encoding"}
+
+
+class HttpProxy:
+    """Listens on a free port of 127.0.0.1 for as long as the `with` lasts.
+
+    It alone knows where a host is: each name stands for one server of this machine.
+
+    Attributes:
+        port: where it listens.
+        passed: the method and the URL of each request that went through.
+        refused: how many came without the user and the password.
+    """
+
+    def __init__(self, server_port: int, user: str, password: str) -> None:
+        self.passed: list[tuple[str, str]] = []
+        self.refused = 0
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+
+        class Handler(_Handler):
+            proxy, target_port, authorization = self, server_port, f"Basic {login}"
+
+        self._listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._listener.daemon_threads = True
+        self.port: int = self._listener.server_address[1]
+
+    def __enter__(self) -> HttpProxy:
+        threading.Thread(target=self._listener.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown()
+        self._listener.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: HttpProxy
+    target_port: int
+    authorization: str
+
+    def forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers["Proxy-Authorization"] != self.authorization:
+            self.proxy.refused += 1
+            self._answer(407, {"Proxy-Authenticate": 'Basic realm="tests"'}, b"")
+            return
+        self.proxy.passed.append((self.command, self.path))
+        del self.headers["Proxy-Authorization"]
+        target = urlsplit(self.path)
+        server = http.client.HTTPConnection("127.0.0.1", self.target_port)
+        server.request(self.command, target._replace(scheme="", netloc="").geturl(), body, dict(self.headers))
+        with server.getresponse() as answer:
+            self._answer(answer.status, dict(answer.headers), answer.read())
+        server.close()
+
+    do_DELETE = do_GET = do_HEAD = do_POST = do_PUT = forward
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(content))
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in _OF_ONE_CONNECTION:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(content)
