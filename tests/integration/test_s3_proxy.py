@@ -15,9 +15,10 @@ from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
 from hdfsstore.fs.s3.s3_files import S3FileManager
-from tests.integration.s3_managers import ROLE_ARN
+from tests.integration.s3_managers import ROLE_ARN, bare_client
+from tests.services.certificates import DOMAIN
 from tests.services.http_proxy import HttpProxy
-from tests.services.minio import DOMAIN, Minio
+from tests.services.minio import Minio
 from tests.services.places import BUCKET
 
 USER, PASSWORD = "proxy user", "its p@ss:w/rd%"
@@ -68,6 +69,17 @@ def test_every_request_goes_through_the_proxy(
     assert "Making request" in said  # botocore's own log is in it
     assert PASSWORD not in said
     assert base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode() not in said
+
+
+def test_tls_goes_through_the_proxy(secure_minio: Minio, options: dict[str, str]) -> None:
+    bucket = f"proxy-{uuid.uuid4()}"
+    bare_client(secure_minio).create_bucket(Bucket=bucket)
+    with HttpProxy(secure_minio.port, USER, PASSWORD) as proxy:
+        secure = {"aws_ca_bundle": str(secure_minio.ca_file), "fs.s3a.proxy.port": str(proxy.port)}
+        files, path = resolve(f"s3a://{bucket}/a", {**options, **secure, "fs.s3a.endpoint": f"https://{DOMAIN}"})
+        files.create(f"{path}/a", [LARGE])
+        assert read_file(files, f"{path}/a") == LARGE
+    assert set(proxy.passed) == {("CONNECT", f"{DOMAIN}:443")}
 
 
 def test_a_role_is_assumed_through_the_proxy_too(options: dict[str, str], http_proxy: HttpProxy) -> None:

@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1, of a certificate authority that nobody else knows."""
+"""A certificate for 127.0.0.1 and DOMAIN, of a certificate authority that nobody else knows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.services.missing import ServiceMissingError
 
 CA = "ca.crt"
-_EXTENSIONS = "subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n"
+DOMAIN = "storage.invalid"  # nobody but a proxy of the tests knows where it is
+_EXTENSIONS = f"subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:{DOMAIN},DNS:*.{DOMAIN}\nauthorityKeyIdentifier=keyid\n"
 
 
 def make_certificates(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -18,7 +19,8 @@ class HttpProxy:
 
     Attributes:
         port: where it listens.
-        passed: the method and the URL of each request that went through.
+        passed: the method and the URL of each request that went through; of TLS, CONNECT and the host of each
+            connection.
         refused: how many came without the user and the password.
     """
 
@@ -51,11 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.headers["Proxy-Authorization"] != self.authorization:
-            self.proxy.refused += 1
-            self._answer(407, {"Proxy-Authenticate": 'Basic realm="tests"'}, b"")
+        if not self._is_let_through():
             return
-        self.proxy.passed.append((self.command, self.path))
         del self.headers["Proxy-Authorization"]
         target = urlsplit(self.path)
         server = http.client.HTTPConnection("127.0.0.1", self.target_port)
@@ -66,6 +65,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_DELETE = do_GET = do_HEAD = do_POST = do_PUT = forward
 
+    def do_CONNECT(self) -> None:
+        if not self._is_let_through():
+            return
+        self.close_connection = True
+        with socket.create_connection(("127.0.0.1", self.target_port)) as server:
+            self.send_response_only(200)
+            self.end_headers()
+            threading.Thread(target=_pass_on, args=(server, self.connection), daemon=True).start()
+            _pass_on(self.connection, server)
+
+    def _is_let_through(self) -> bool:
+        if self.headers["Proxy-Authorization"] != self.authorization:
+            self.proxy.refused += 1
+            self._answer(407, {"Proxy-Authenticate": 'Basic realm="tests"'}, b"")
+            return False
+        self.proxy.passed.append((self.command, self.path))
+        return True
+
     def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
         length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(content))
         self.send_response_only(status)
@@ -75,3 +92,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    """Until one of the two hangs up."""
+    try:
+        while content := source.recv(1 << 16):
+            target.sendall(content)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return

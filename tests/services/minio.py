@@ -13,7 +13,7 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 from tests.services import go
-from tests.services.certificates import CA, make_certificates
+from tests.services.certificates import CA, DOMAIN, make_certificates
 from tests.services.ports import free_port
 from tests.services.process import ServerProcess
 
@@ -21,7 +21,6 @@ MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 USER = "hdfsstore"
 PASSWORD = "hdfsstore-secret"
 KMS_KEY = "key-of-the-tests"
-DOMAIN = "storage.invalid"  # nobody but a proxy of the tests knows where it is. BUCKET.DOMAIN is a bucket.
 _START_SECONDS = 120
 
 
@@ -65,7 +64,7 @@ class Minio:
             "HOME": str(self._folder),
             "MINIO_ROOT_USER": USER,
             "MINIO_ROOT_PASSWORD": PASSWORD,
-            "MINIO_DOMAIN": DOMAIN,
+            "MINIO_DOMAIN": DOMAIN,  # a bucket may be before it
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
             "MINIO_CI_CD": "1",
