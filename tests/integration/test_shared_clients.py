@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSystem
 
 import hdfsstore
 from hdfsstore.fs.clients import shared
@@ -39,7 +41,7 @@ def root(files: Callable[[], FileManager]) -> str:
     return f"/{folder}" if files().identity.startswith("hdfs:") else f"{s3_managers.BUCKET}/{folder}"
 
 
-def provider(files: FileManager, root: str, local: Path, partition_id: int = 0) -> StateStoreProvider:
+def provider(files: FileManager | FileSystem, root: str, local: Path, partition_id: int = 0) -> StateStoreProvider:
     conf = hdfsstore.StateStoreConf(local_dir=str(local), maintenance_interval=0, min_deltas_for_snapshot=3)
     return hdfsstore.open_provider(hdfsstore.StateStoreId((files, root), 0, partition_id), conf=conf)
 
@@ -93,4 +95,27 @@ def test_a_forked_child_goes_on_with_a_client_of_its_own(
     with provider(files(), root, tmp_path / "again") as opened:  # while the child is at work
         assert read(opened, chain[-1]) == state_after(4)
         assert read(opened, EMPTY) == {}
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_forked_child_goes_on_with_a_pair(minio: Minio, tmp_path: Path) -> None:
+    files, root = FileSystem.from_uri(minio.uri(f"{s3_managers.BUCKET}/{uuid.uuid4()}/state"))
+    with provider(files, root, tmp_path / "parent") as opened:
+        chain = write_chain(opened, 4)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends it if it hangs
+        status = 1
+        try:
+            again, _ = FileSystem.from_uri(minio.uri(s3_managers.BUCKET))
+            for number, each in enumerate((files, again)):
+                with provider(each, root, tmp_path / f"child-{number}") as opened:
+                    assert read(opened, chain[-1]) == state_after(4)
+                    write_chain(opened, 1, chain[-1])
+            status = 0
+        finally:
+            os._exit(status)
+    for number in range(3):  # while the child is at work
+        with provider(files, root, tmp_path / f"again-{number}") as opened:
+            assert read(opened, chain[-1]) == state_after(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
