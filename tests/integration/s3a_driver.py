@@ -1,4 +1,6 @@
-"""A driver of Spark for test_s3a_query.py: python -m tests.integration.s3a_driver MASTER CHECKPOINT FOLDER.
+"""A driver of Spark for test_s3a_query.py: python -m tests.integration.s3a_driver MASTER CHECKPOINT FOLDER TRUST KEYS.
+
+TRUST is the trust store of its JVM, and KEYS the file for the secret key and the session token that tasks have.
 
 It runs one batch of a stateful query with its checkpoint on s3a, a second one, and prints what a user may print. It
 also keeps what tasks see around them, and what Spark's REST API says.
@@ -51,12 +53,33 @@ def keep_rest(spark: SparkSession, folder: str) -> None:
             Path(folder, f"rest-{page}").write_bytes(answer.read())
 
 
-def main(master: str, checkpoint: str, folder: str) -> None:
+def keep_keys(spark: SparkSession, checkpoint: str, keys: str) -> None:
+    """Writes down the secret key and the session token that s3a has."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(checkpoint)
+    filesystem = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    found = filesystem.getS3AInternals().shareCredentials("tests").resolveCredentials()
+    Path(keys).write_text(f"{found.secretAccessKey()}\n{found.sessionToken()}")
+
+
+def log_all(spark: SparkSession) -> None:
+    """Spark and Hadoop log all they can, but for the headers of requests, and s3a's own word of a proxy's password."""
+    spark.sparkContext.setLogLevel("DEBUG")
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in ("org.apache.http", "software.amazon.awssdk", "org.apache.hadoop.fs.s3a.impl.AWSClientConfig"):
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.INFO)
+
+
+def main(master: str, checkpoint: str, folder: str, trust: str, keys: str) -> None:
     logging.basicConfig(level=logging.DEBUG, filename=f"{folder}/driver.log")
     spark = (
         SparkSession.builder.master(master)
         .config("spark.jars", ",".join(map(str, s3a.jars())))
         .config("spark.driver.extraClassPath", os.environ["HADOOP_CONF_DIR"])
+        .config("spark.driver.extraJavaOptions", f"-Djavax.net.ssl.trustStore={trust}")
+        .config("spark.executorEnv.AWS_CA_BUNDLE", os.environ["AWS_CA_BUNDLE"])
+        # Spark shows Hadoop's properties. By default it hides keys of access alone, not those of encryption.
+        .config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|encryption[.]key")
         .config("spark.eventLog.enabled", True)
         .config("spark.eventLog.dir", Path(folder, "events").as_uri())
         # Who looks for a key in files must be able to find it.
@@ -71,7 +94,7 @@ def main(master: str, checkpoint: str, folder: str) -> None:
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("DEBUG")
+    log_all(spark)
     events = Events(spark, Path(folder, "input"))
     for number in (1, 2):
         events.add(("ann", number, 0), ("bob", 10 * number, 0))
@@ -92,6 +115,8 @@ def main(master: str, checkpoint: str, folder: str) -> None:
         assert query.awaitTermination(WAIT_SECONDS)
     print(spark.sparkContext.getConf().getAll())
     keep_rest(spark, folder)
+    logging.disable()  # py4j's log would have the keys
+    keep_keys(spark, checkpoint, keys)
     spark.stop()
 
 

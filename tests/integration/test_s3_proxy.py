@@ -36,10 +36,7 @@ def options(minio: Minio, http_proxy: HttpProxy) -> dict[str, str]:
     return {
         **minio.storage_options(),
         "fs.s3a.endpoint": f"http://{DOMAIN}",
-        "fs.s3a.proxy.host": "127.0.0.1",
-        "fs.s3a.proxy.port": str(http_proxy.port),
-        "fs.s3a.proxy.username": USER,
-        "fs.s3a.proxy.password": PASSWORD,
+        **http_proxy.storage_options(),
         "timeout": "20",
     }
 

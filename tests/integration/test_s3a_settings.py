@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.integration.s3_managers import ROLE_ARN, bare_client
 from tests.integration.session_query import STATE, run_batch, session_with, state_of
-from tests.services import java
-from tests.services.certificates import DOMAIN
+from tests.services.certificates import DOMAIN, make_trust_store
 from tests.services.http_proxy import HttpProxy
 from tests.services.minio import KMS_KEY, Minio
 
@@ -58,16 +56,14 @@ def our_objects(minio: Minio, bucket: str) -> list[str]:
 @pytest.fixture(scope="module", autouse=True)
 def trust(spark: SparkSession, secure_minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The server's authority is in the trust store of Spark's JVM, and in AWS_CA_BUNDLE of all Pythons."""
-    store, ca = tmp_path_factory.mktemp("trust") / "store", str(secure_minio.ca_file)
-    keytool = f"{Path(java.executable()).with_name('keytool')} -importcert -noprompt -alias ca -storetype JKS"
-    subprocess.run(
-        [*keytool.split(), "-file", ca, "-keystore", store, "-storepass", "changeit"], check=True, capture_output=True
-    )
+    store, ca = tmp_path_factory.mktemp("trust") / "store", secure_minio.ca_file
+    assert ca is not None
+    make_trust_store(store, ca)
     system: Any = spark._jvm.java.lang.System  # type: ignore[union-attr]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_CA_BUNDLE", ca)
+        patch.setenv("AWS_CA_BUNDLE", str(ca))
         # As spark.executorEnv.AWS_CA_BUNDLE does at the start.
-        patch.setitem(spark.sparkContext.environment, "AWS_CA_BUNDLE", ca)
+        patch.setitem(spark.sparkContext.environment, "AWS_CA_BUNDLE", str(ca))
         system.setProperty(_TRUST, str(store))
         yield
         system.clearProperty(_TRUST)
@@ -105,17 +101,7 @@ def test_a_key_of_the_customer(spark: SparkSession, trusted: Minio, bucket: str,
 def proxied(trusted: Minio) -> Iterator[tuple[HttpProxy, dict[str, str]]]:
     """A proxy, which alone knows where the server is, and settings."""
     with HttpProxy(trusted.port, "user", "the-password") as proxy:
-        yield (
-            proxy,
-            {
-                **trusted.storage_options(),
-                "fs.s3a.endpoint": f"https://{DOMAIN}",
-                "proxy.host": "127.0.0.1",
-                "proxy.port": str(proxy.port),
-                "proxy.username": "user",
-                "proxy.password": "the-password",
-            },
-        )
+        yield proxy, {**trusted.storage_options(), **proxy.storage_options(), "fs.s3a.endpoint": f"https://{DOMAIN}"}
 
 
 def test_a_proxy_and_the_bucket_in_the_name_of_the_host(

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.services import java
 from tests.services.missing import ServiceMissingError
 
 CA = "ca.crt"
@@ -31,3 +32,14 @@ def make_certificates(folder: Path) -> None:
         f"x509 -req -in request -CA {CA} -CAkey ca.key -CAcreateserial -out public.crt -days 7 -extfile extensions",
     ):
         subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+
+
+def make_trust_store(store: Path, ca_file: Path) -> None:
+    """Makes a file that a JVM takes as javax.net.ssl.trustStore."""
+    keytool = Path(java.executable()).with_name("keytool")
+    kind = "-importcert -noprompt -alias ca -storetype JKS -storepass changeit"
+    subprocess.run(
+        [keytool, *kind.split(), "-file", ca_file, "-keystore", store],
+        check=True,
+        capture_output=True,
+    )

@@ -27,6 +27,7 @@ class HttpProxy:
     def __init__(self, server_port: int, user: str, password: str) -> None:
         self.passed: list[tuple[str, str]] = []
         self.refused = 0
+        self._login = (user, password)
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
 
         class Handler(_Handler):
@@ -35,6 +36,16 @@ class HttpProxy:
         self._listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._listener.daemon_threads = True
         self.port: int = self._listener.server_address[1]
+
+    def storage_options(self) -> dict[str, str]:
+        """How S3 is reached through it, in Hadoop's names."""
+        user, password = self._login
+        return {
+            "fs.s3a.proxy.host": "127.0.0.1",
+            "fs.s3a.proxy.port": str(self.port),
+            "fs.s3a.proxy.username": user,
+            "fs.s3a.proxy.password": password,
+        }
 
     def __enter__(self) -> HttpProxy:
         threading.Thread(target=self._listener.serve_forever, daemon=True).start()

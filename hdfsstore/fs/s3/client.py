@@ -20,6 +20,7 @@ from botocore.session import Session
 from botocore.utils import parse_timestamp
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.s3.log_redaction import redact_log
 from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
 from hdfsstore.fs.s3.whole_headers import require_whole_headers
 from hdfsstore.fs.secret import Secret
@@ -51,6 +52,7 @@ def make_client(settings: S3Settings) -> Any:
             f"botocore makes no client of these settings: {error}",
             remedy="Check the endpoint, the region and the profile",
         ) from error
+    redact_log()
     require_whole_headers(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)

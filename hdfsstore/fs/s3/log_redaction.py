@@ -1,0 +1,42 @@
+"""Keeps secrets out of botocore's log, which at DEBUG has the headers of requests and the answers about roles."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from hdfsstore.fs.secret import HIDDEN
+
+_NAMES = (
+    "AccessKeyId",
+    "Authorization",
+    "ExternalId",
+    "SecretAccessKey",
+    "SessionToken",
+    "SSECustomerKey",
+    "x-amz-security-token",
+    "x-amz-server-side-encryption-customer-key",
+)
+# A name, as in a dict, a header or XML; and its value: a text in quotes, as Python shows it, or all up to a tag, the
+# next line or the next name.
+_SECRET = re.compile(
+    rf"""((?:{"|".join(_NAMES)})['"]?\s*[:=>]\s*)(b?'(?:\\.|[^'\\])*'|b?"(?:\\.|[^"\\])*"|[^'"\s<&,][^\s<&,]*)""",
+    re.IGNORECASE,
+)
+
+
+def redact_log() -> None:
+    """From now on, botocore's modules that are imported log no secrets, whoever uses them."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("botocore."):
+            logging.getLogger(name).addFilter(_hide)
+
+
+def redacted(text: str) -> str:
+    """A text of botocore's log without secrets."""
+    return _SECRET.sub(rf"\1{HIDDEN}", text)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redacted(record.getMessage()), None
+    return True
