@@ -15,8 +15,9 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
+import hdfsstore
 from tests.integration.s3_managers import policy, temporary_keys
-from tests.integration.session_query import STATE, run_batch, session_with, state_of
+from tests.integration.session_query import STATE, run_batch, session_with
 from tests.services.minio import PASSWORD, Minio
 
 _ASKED_AT = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
@@ -97,6 +98,7 @@ def roles(spark: SparkSession, keys: dict[str, dict[str, str]], monkeypatch: pyt
 
 def test_workers_use_their_own_role_and_no_key_travels(
     spark: SparkSession,
+    minio: Minio,
     roles: Roles,
     keys: dict[str, dict[str, str]],
     bucket: str,
@@ -120,4 +122,6 @@ def test_workers_use_their_own_role_and_no_key_travels(
     assert [secret for secret in secrets if secret.encode() in sent] == []
     # The driver's keys may not write the state, and a worker's may write nothing else.
     assert roles.asked == {("driver", "Java"), ("driver", "Python"), ("worker", "Python")}
-    assert state_of(session, checkpoint) == STATE
+    opened = hdfsstore.Checkpoint(f"{checkpoint}/hdfsstore", storage_options=minio.storage_options())
+    rows = opened.read_state().to_pylist()
+    assert {row["key"]["user"]: row["value"]["groupState"]["total"] for row in rows} == STATE
