@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.services import s3a
+from tests.services.certificates import make_trust_store
 from tests.services.fault_proxy import FaultProxy
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
@@ -27,14 +28,21 @@ def proxy(minio: Minio) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs, minio: Minio) -> Iterator[SparkSession]:
-    """The one session of a run, with Hadoop's settings of both storages."""
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs, minio: Minio, secure_minio: Minio
+) -> Iterator[SparkSession]:
+    """The one session of a run, with Hadoop's settings of both storages. It trusts the MinIO with TLS, too."""
     folder = tmp_path_factory.mktemp("spark")
+    trust, ca = folder / "trust", secure_minio.ca_file
+    assert ca is not None
+    make_trust_store(trust, ca)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC "
+        f"-Djavax.net.ssl.trustStore={trust}",
+        "spark.executorEnv.AWS_CA_BUNDLE": str(ca),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",

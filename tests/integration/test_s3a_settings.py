@@ -8,7 +8,6 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,12 +16,11 @@ from pyspark.sql import SparkSession
 
 from tests.integration.s3_managers import ROLE_ARN, bare_client
 from tests.integration.session_query import STATE, run_batch, session_with, state_of
-from tests.services.certificates import DOMAIN, make_trust_store
+from tests.services.certificates import DOMAIN
 from tests.services.http_proxy import HttpProxy
 from tests.services.minio import KMS_KEY, Minio
 
 _PROVIDER = "aws.credentials.provider"
-_TRUST = "javax.net.ssl.trustStore"
 WRONG_KEYS = {"fs.s3a.access.key": "nobody", "fs.s3a.secret.key": "wrong-secret"}
 
 
@@ -53,26 +51,11 @@ def our_objects(minio: Minio, bucket: str) -> list[str]:
     return keys
 
 
-@pytest.fixture(scope="module", autouse=True)
-def trust(spark: SparkSession, secure_minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The server's authority is in the trust store of Spark's JVM, and in AWS_CA_BUNDLE of all Pythons."""
-    store, ca = tmp_path_factory.mktemp("trust") / "store", secure_minio.ca_file
-    assert ca is not None
-    make_trust_store(store, ca)
-    system: Any = spark._jvm.java.lang.System  # type: ignore[union-attr]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_CA_BUNDLE", str(ca))
-        # As spark.executorEnv.AWS_CA_BUNDLE does at the start.
-        patch.setitem(spark.sparkContext.environment, "AWS_CA_BUNDLE", str(ca))
-        system.setProperty(_TRUST, str(store))
-        yield
-        system.clearProperty(_TRUST)
-
-
 @pytest.fixture
-def trusted(secure_minio: Minio, bucket: str) -> Minio:
-    """A server with TLS that has the bucket."""
+def trusted(secure_minio: Minio, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Minio:
+    """A server with TLS that has the bucket. Spark's JVM and workers trust it, and here the driver does."""
     bare_client(secure_minio).create_bucket(Bucket=bucket)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(secure_minio.ca_file))
     return secure_minio
 
 
