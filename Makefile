@@ -5,6 +5,10 @@ CEXT := $(foreach suffix,pyx pyi pxd pxi h,$(wildcard cext/*.$(suffix) cext/*/*.
 
 NEED_BROWSER := sh tools/need.sh "Chromium, which opens the report in tests" 'command -v chromium' chromium
 NEED_GO := sh tools/need.sh "Go, which builds MinIO and toxiproxy for tests" 'command -v go' golang
+# Debian 12 calls the Cargo that is recent enough cargo-web.
+NEED_LIBHDFS := { for package in cargo-web cargo; do sh tools/need.sh "Cargo, which brings libhdfs for tests" \
+	'command -v cargo' $$package && break; done; sh tools/need.sh "a JDK, which builds libhdfs for tests" \
+	'command -v javac' openjdk-17-jdk-headless; }
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-all test-services services test-asan test-tsan test-wheels fuzz crash \
@@ -37,6 +41,7 @@ test-all: setup  ## repairs with every operator and layout of state, killed at e
 
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)
+	-@$(NEED_LIBHDFS)
 	sh tools/with-java.sh $(BIN)/python -m pytest -p no:benchmark -n logical --dist worksteal \
 		--places hdfs,minio tests/integration tests/contract tests/unit/checkpoint
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from hdfsstore.fs.hdfs.settings import CLIENT_NAMES, ClientName
 from tests.services import s3a
 from tests.services.certificates import make_trust_store
 from tests.services.fault_proxy import FaultProxy
@@ -25,6 +26,15 @@ def proxy(minio: Minio) -> Iterator[FaultProxy]:
     """Stands before MinIO, and writes down the requests."""
     with FaultProxy(minio.port) as running:
         yield running
+
+
+@pytest.fixture(params=CLIENT_NAMES)
+def client(request: pytest.FixtureRequest) -> ClientName:
+    """Each client of HDFS in turn."""
+    if request.param == "libhdfs":
+        request.getfixturevalue("libhdfs")
+    name: ClientName = request.param
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
+from hdfsstore.fs.hdfs.libhdfs_library import classes
+from tests.services import libhdfs as libhdfs_library
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
 from tests.services.missing import ServiceMissingError
@@ -77,6 +79,18 @@ def hdfs_ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield server
 
 
+@pytest.fixture
+def libhdfs(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of libhdfs.so, which this process finds while the test runs. Its JVM stays until the process ends."""
+    folder = needed(libhdfs_library.folder)
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", str(folder))
+    monkeypatch.setenv("LIBHDFS_OPTS", "-Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    for name in ("CLASSPATH", "JAVA_HOME"):  # which the package sets if they are not there
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    classes.cache_clear()  # a test of where they are may have left others
+    return folder
+
+
 @pytest.fixture(scope="session")
 def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
     """A running toxiproxy: `with toxiproxy.before(minio.port) as proxy, proxy.toxic("latency", latency=20): ...`."""
@@ -98,8 +112,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     name = getattr(request, "param", "local")
     if name == "local":
         return on_local_disk(tmp_path)
-    if name == "hdfs":
-        return on_hdfs(request.getfixturevalue("hdfs"))
+    if name == "libhdfs":
+        request.getfixturevalue("libhdfs")
+    if name.endswith("hdfs"):
+        return on_hdfs(request.getfixturevalue("hdfs"), client="libhdfs" if name == "libhdfs" else None)
     return on_minio(request.getfixturevalue("minio"))
 
 

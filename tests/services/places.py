@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.hdfs.settings import ClientName
 from hdfsstore.fs.location import resolve
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
@@ -46,12 +47,13 @@ def on_local_disk(folder: Path) -> Place:
     return Place((folder / "place").as_uri())
 
 
-def on_hdfs(hdfs: Hdfs, *, port: int | None = None, timeout_s: float = 60) -> Place:
+def on_hdfs(hdfs: Hdfs, *, port: int | None = None, timeout_s: float = 60, client: ClientName | None = None) -> Place:
     """Args:
     port: of a proxy before the NameNode.
     """
     uri = hdfs.uri(f"tests/{uuid.uuid4()}", port)
-    return Place(uri, {**hdfs.client_conf, "timeout": str(timeout_s)})
+    chosen = {} if client is None else {"client": client}
+    return Place(uri, {**hdfs.client_conf, **chosen, "timeout": str(timeout_s)})
 
 
 def on_minio(minio: Minio, *, port: int | None = None, timeout_s: float = 60) -> Place:

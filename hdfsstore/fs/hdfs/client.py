@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+# In the NameNode's message when all DataNodes are lost for the moment, or full.
+NO_DATANODE = "could only be "
+
+
 class HdfsError(Exception):
     """A request has failed, and not because a name is missing (FileNotFoundError) or taken (FileExistsError).
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.client import NO_DATANODE, HdfsError
 
 _OK, _DETACHED = 0, -2
 _VERSION = 0x00010008
@@ -23,6 +23,7 @@ _HADOOP = "org/apache/hadoop"
 # The outcome is unknown, or another NameNode is asked next time. Hadoop keeps the class of a socket's exception when it
 # adds the addresses.
 _MAY_PASS = {
+    "BlockMissingException",
     "ConnectException",
     "ConnectTimeoutException",
     "EOFException",
@@ -37,6 +38,8 @@ _MAY_PASS = {
 _BROKEN = re.compile(
     r"Failed on local exception: java\."
     r"(io\.IOException: (Broken pipe|Connection reset|Connection timed out)|nio\.channels\.)"
+    # The DataNodes of a block.
+    r"|All datanodes .* are bad"
 )
 _PATH, _CONF, _OPTION = f"{_HADOOP}/fs/Path", f"{_HADOOP}/conf/Configuration", f"{_HADOOP}/fs/Options$Rename"
 _FILES = f"{_HADOOP}/fs/FileSystem"
@@ -182,7 +185,8 @@ def error_of(said: str) -> Exception:
         return FileNotFoundError(message)
     if kind == "FileAlreadyExistsException":
         return FileExistsError(message)
-    return HdfsError(kind, message, may_pass=kind in _MAY_PASS or _BROKEN.match(message) is not None)
+    may_pass = kind in _MAY_PASS or NO_DATANODE in message or _BROKEN.search(message) is not None
+    return HdfsError(kind, message, may_pass=may_pass)
 
 
 def _created_vm() -> Any:

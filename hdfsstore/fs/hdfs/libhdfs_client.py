@@ -6,8 +6,12 @@ What pyarrow and libhdfs do on their own accord, and what is done about it here:
     for whatever reason
     get_file_info says NotFound for any error             the file is opened then, which says why it fails
     delete of a missing file is an error                  the file is looked for
+    the size of an open file is that of the file that     the end of the open one is looked at: after a longer
+    has its name now                                      or a shorter one has come, it is opened again
     a name with a character above U+FFFF becomes          it is refused
     another name, one with a zero ends there
+    "Unknown error 255" for whatever Java says            libhdfs is asked for what it was (libhdfs_library.py)
+    each file has three replicas                          none are named, so that dfs.replication counts
     times are in seconds                                  as it is
     a forked child hangs                                  it gets a typed error
     stack traces of Java on stderr                        as it is: libhdfs writes them
@@ -26,13 +30,16 @@ from pyarrow.fs import FileInfo, FileSelector, FileType, HadoopFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.java_rename import JavaFiles
+from hdfsstore.fs.hdfs.java_rename import JavaFiles, error_of
+from hdfsstore.fs.hdfs.libhdfs_library import last_exception
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _NO_NAME = re.compile("[\0\ud800-\udfff\U00010000-\U0010ffff]")
+
+_TIMES_REPLACED = 10
 
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
@@ -54,9 +61,9 @@ class LibhdfsClient:
         host, _, port = settings.authority.partition(":")
         with _errors(settings.url):
             if port:
-                self._fs = HadoopFileSystem(host, int(port), user=settings.user, extra_conf=conf)
+                self._fs = HadoopFileSystem(host, int(port), user=settings.user, replication=0, extra_conf=conf)
             else:
-                self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, extra_conf=conf)
+                self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, replication=0, extra_conf=conf)
         self._java = JavaFiles(settings.url, conf, settings.user)
 
     def list_folder(self, folder: str) -> list[FileInfo]:
@@ -75,8 +82,12 @@ class LibhdfsClient:
         return info
 
     def open(self, path: str) -> LibhdfsReadableFile:
-        with _errors(path):
-            return LibhdfsReadableFile(self._fs.open_input_file(path), path)
+        for _ in range(_TIMES_REPLACED):
+            with _errors(path):
+                file = LibhdfsReadableFile(self._fs.open_input_file(path), path)
+            if file.has_its_size():
+                return file
+        raise HdfsError("libhdfs", "the file is replaced each time it is opened", may_pass=True)
 
     def create(self, path: str, *, one_replica: bool) -> LibhdfsWritableFile:  # noqa: ARG002 - Hadoop does it itself
         with _errors(path):
@@ -106,6 +117,12 @@ class LibhdfsReadableFile:
         self._file = file
         self._path = path
         self.size: int = file.size()
+
+    def has_its_size(self) -> bool:
+        """Whether it ends there: another one may have got its name between the two requests."""
+        last = max(self.size - 1, 0)
+        with _errors(self._path):
+            return len(self._file.read_at(2, last)) == self.size - last
 
     def read_range(self, offset: int, size: int) -> Buffer:
         with _errors(self._path):
@@ -139,7 +156,9 @@ def _errors(path: str) -> Iterator[None]:
     except PermissionError as error:
         raise HdfsError("AccessControlException", str(error), may_pass=False) from None
     except (OSError, pa.ArrowException) as error:
-        # Hadoop's client has tried again itself, as its settings say.
+        said = last_exception()
+        if said is not None:
+            raise error_of(said) from None
         raise HdfsError("libhdfs", str(error).partition("\n")[0], may_pass=False) from None
 
 

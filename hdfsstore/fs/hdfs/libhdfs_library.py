@@ -1,4 +1,4 @@
-"""Finds libhdfs, the JVM that it needs, and the classes of Hadoop."""
+"""Finds libhdfs, the JVM that it needs, and the classes of Hadoop. Asks libhdfs for what pyarrow does not."""
 
 from __future__ import annotations
 
@@ -32,9 +32,20 @@ def prepare_environment() -> None:
     """Sets CLASSPATH and JAVA_HOME of the process if they are not set: libhdfs takes them from there."""
     home, path = _java_home(), classes()
     if home is not None:
-        os.environ.setdefault("JAVA_HOME", str(home))
+        os.environ["JAVA_HOME"] = str(home)
     if path is not None:
         os.environ["CLASSPATH"] = path
+
+
+def last_exception() -> str | None:
+    """What Java has said when the last call of libhdfs failed in this thread; None: libhdfs is older than 3.0."""
+    library = find_libhdfs()
+    function = None if library is None else getattr(ctypes.CDLL(str(library)), "hdfsGetLastExceptionStackTrace", None)
+    if function is None:
+        return None
+    function.restype = ctypes.c_char_p
+    trace: bytes | None = function()
+    return trace.decode(errors="replace") if trace else None
 
 
 def _loads(library: Path) -> bool:

@@ -29,7 +29,7 @@ from importlib.metadata import version
 from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.client import NO_DATANODE, HdfsError
 from hdfsstore.fs.hdfs.native_conf import act_as, check, client_conf, file_options
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
@@ -56,8 +56,6 @@ _MAY_PASS = {
 _KEPT_S = 3.5
 # The last read of this process, or of the one that it was forked from: its pid and time.
 _last_read = (os.getpid(), -_KEPT_S)
-# All DataNodes are lost for the moment, or full.
-_NO_DATANODE = "could only be "
 
 
 class NativeClient:
@@ -201,7 +199,7 @@ def shown(text: str) -> HdfsError:
         return HdfsError("hdfs-native", _first_line(text), may_pass=False)
     kind = (match["class"] or match["kind"]).rpartition(".")[2]
     message = _first_line((match["message"] or "").replace("\\n", "\n").replace('\\"', '"'))
-    return HdfsError(kind, message, may_pass=kind in _MAY_PASS or _NO_DATANODE in message)
+    return HdfsError(kind, message, may_pass=kind in _MAY_PASS or NO_DATANODE in message)
 
 
 def _first_line(text: str) -> str:

@@ -1,6 +1,6 @@
 """Renames files of a local folder by Hadoop's FileSystem, in a JVM of this process: `python -m ... <folder>`.
 
-The JVM is started as libhdfs starts it, which the tests have not. Prints the outcome of each rename as JSON.
+The JVM is started as libhdfs starts it, which these tests do without. Prints the outcome of each rename as JSON.
 """
 
 from __future__ import annotations

@@ -61,6 +61,19 @@ def test_an_error_of_hdfs_native_has_its_kind_and_no_stack_trace(
         ),
         ("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException: The quota", "NSQuotaExceededException", False),
         ("org.apache.hadoop.ipc.RemoteException(java.io.IOException): Source /a\n\tat x", "IOException", False),
+        (
+            "java.io.IOException: DestHost:destPort a:8020 , LocalHost:localPort b/127.0.0.1:0. "
+            "Failed on local exception: java.io.IOException: Broken pipe",
+            "IOException",
+            True,
+        ),
+        (
+            "org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of the 1",
+            "IOException",
+            True,
+        ),
+        ("java.io.IOException: All datanodes [DatanodeInfo] are bad. Aborting...", "IOException", True),
+        ("org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block", "BlockMissingException", True),
         # Hadoop on Java 8 and 11
         (
             "java.io.IOException: Failed on local exception: java.io.IOException: Connection reset by peer; Host",

@@ -1,4 +1,4 @@
-"""What the client of libhdfs refuses before it asks libhdfs, which is not there in the tests."""
+"""What the client of libhdfs refuses before it asks libhdfs, which unit tests do without."""
 
 from __future__ import annotations
 

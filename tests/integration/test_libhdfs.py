@@ -1,0 +1,139 @@
+"""libhdfs on a real HDFS. That it keeps the promises is in test_promises.py, what happens in faults in
+test_hdfs_faults.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hdfsstore.cli.app import app
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
+from hdfsstore.fs.hdfs.settings import HdfsSettings
+from hdfsstore.fs.location import resolve
+from tests.integration.hdfs_managers import content, manager
+from tests.services.hdfs import Hdfs
+from tests.support.truth import DATA, NEWEST
+
+CHECKPOINT = DATA / NEWEST / "aggregation" / "checkpoint"
+SOON_S = 30
+
+pytestmark = pytest.mark.usefixtures("libhdfs")
+
+
+@pytest.fixture
+def files(hdfs: Hdfs) -> HdfsFileManager:
+    return manager(hdfs, client="libhdfs")
+
+
+def put(files: FileManager, source: Path, target: str) -> None:
+    for file in source.rglob("*"):
+        if file.is_file():
+            files.create(f"{target}/{file.relative_to(source)}", [file.read_bytes()])
+
+
+def test_it_is_used_where_it_loads_and_inspect_shows_which_one_is(
+    hdfs: Hdfs, files: HdfsFileManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The classes of Hadoop are those of PySpark: neither CLASSPATH nor HADOOP_HOME is set."""
+    put(files, CHECKPOINT, "/of-libhdfs")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+
+    def inspected(options: str) -> dict[str, Any]:
+        file = tmp_path / "options"
+        file.write_text(options)
+        ran = CliRunner().invoke(app, ["inspect", "hdfs:///of-libhdfs", "--json", "--option-file", str(file)])
+        assert ran.exit_code == 0, ran.output
+        report: dict[str, Any] = json.loads(ran.stdout)
+        return report
+
+    of_itself, forced = inspected(""), inspected("client=hdfs-native")
+    assert of_itself.pop("client").startswith("libhdfs ")
+    assert forced.pop("client").startswith("hdfs-native ")
+    assert of_itself == forced
+
+
+def status_of(child: Callable[[], None]) -> int:
+    """What a forked child has ended with: 0, or -9 after a hang."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + SOON_S
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_forked_child_gets_an_error_and_may_use_hdfs_native(hdfs: Hdfs, files: HdfsFileManager) -> None:
+    files.create("/fork/file", [b"of the parent"])
+
+    def same_client() -> None:
+        with pytest.raises(StateStoreError, match="forked from one that has used libhdfs"):
+            content(files, "/fork/file")
+
+    def new_client() -> None:
+        anew, path = resolve(hdfs.uri("fork/file"), {**hdfs.client_conf, "client": "libhdfs"})
+        with pytest.raises(StateStoreError, match="Use hdfs-native"):
+            anew.file_infos([path])
+
+    def other_client() -> None:
+        assert content(manager(hdfs), "/fork/file") == b"of the parent"
+
+    assert [status_of(child) for child in (same_client, new_client, other_client)] == [0, 0, 0]
+    assert content(files, "/fork/file") == b"of the parent"
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_file_that_is_replaced_while_it_is_opened_is_of_one_version(
+    hdfs: Hdfs, files: HdfsFileManager, size: int
+) -> None:
+    """The size of an open file is that of the file that has its name now."""
+    path = f"/opened/{size}"
+    files.create(path, [b"four"])
+    client = LibhdfsClient(HdfsSettings.of(hdfs.authority, hdfs.client_conf))
+
+    class ReplacedOnce:
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def open_input_file(self, opened: str) -> Any:
+            file = self._inner.open_input_file(opened)
+            client._fs = self._inner
+            files.replace(path, [b"newer"[:size]])
+            return file
+
+    client._fs = ReplacedOnce(client._fs)
+    file = client.open(path)
+    assert file.read_range(0, file.size) == b"newer"[:size]
+
+
+def test_settings_of_hadoop_count(hdfs: Hdfs) -> None:
+    conf = {**hdfs.client_conf, "dfs.replication": "1", "dfs.blocksize": "8192", "fs.permissions.umask-mode": "077"}
+    files = HdfsFileManager(HdfsSettings.of(hdfs.authority, conf, client="libhdfs"))
+    files.create("/libhdfs-settings/file", [bytes(20_000)])
+    uri = hdfs.uri("libhdfs-settings/file")
+    assert hdfs.active.run("fs", "-stat", "%a %r %o", uri) == "600 1 8192"
+
+
+def test_errors_say_what_java_says(files: HdfsFileManager) -> None:
+    files.create("/said/file", [b""])
+    with pytest.raises(StateStoreError, match=r"ParentNotDirectoryException: /said/file .*is not a directory"):
+        files.create("/said/file/below", [b""])
