@@ -1,9 +1,12 @@
 """The files of any pyarrow.fs.FileSystem, fsspec's among them: what has no FileManager of its own.
 
     filesystem          how a file is written                         create if absent    replace
-    HDFS                .<name>.<uuid>.tmp, then a rename             one racer wins      not promised: fsspec's
-                                                                                          hdfs-native has a rename that
-                                                                                          replaces, others set aside
+    HDFS by fsspec      .<name>.<uuid>.tmp, then a rename             one racer wins      not promised: hdfs-native
+                                                                                          has a rename that replaces,
+                                                                                          others set aside
+    HDFS by pyarrow's   .<name>.<uuid>.tmp, then a rename             looks first: its    not promised: the same, and
+    HadoopFileSystem                                                  move deletes a      set aside
+                                                                      file in its way
     S3                  one stream of the whole content               looks first         by one request, or by parts
                                                                                           that are put together last
     GCS, Azure          one stream of the whole content               looks first         not promised: Azure's stream
@@ -60,10 +63,11 @@ class ArrowFileManager(ArrowReader):
         super().__init__(fs, _READ_AHEAD)
         self.requests = RequestMetrics()
         self._kind = kind_of(fs)
-        self._replaces = self._kind in _HDFS and isinstance(fs, PyFileSystem)
+        is_hdfs = self._kind in _HDFS and not _is_of_hadoop(fs)
+        self._replaces = is_hdfs
         self.identity = f"{self._kind}://{_place(fs)}"
         self.promises = Promises(
-            create_if_absent=self._kind in _HDFS,
+            create_if_absent=is_hdfs,
             atomic_replace=self._kind in _S3,
             versioned_reads=False,
             tested=False,
@@ -204,6 +208,13 @@ def kind_of(fs: FileSystem) -> str:
         protocol = fs.handler.fs.protocol
         return str(protocol if isinstance(protocol, str) else protocol[0])
     return str(fs.type_name)
+
+
+def _is_of_hadoop(fs: FileSystem) -> bool:
+    """Whether it is a HadoopFileSystem, maybe as fsspec wraps it."""
+    if isinstance(fs, PyFileSystem):
+        return isinstance(getattr(getattr(fs.handler, "fs", None), "fs", None), FileSystem)
+    return True
 
 
 def _place(fs: FileSystem) -> str:
