@@ -18,7 +18,6 @@ from pyarrow.fs import FileType
 from hdfsstore.errors import FileChangedError, FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 from hdfsstore.fs.hdfs.settings import HdfsSettings
-from hdfsstore.fs.temporary_names import TEMPORARY_NAME
 from tests.integration.hdfs_managers import content, manager
 from tests.integration.name_node_proxy import NameNodeProxy
 from tests.services.hdfs import Hdfs
@@ -267,26 +266,6 @@ files = HdfsFileManager(HdfsSettings.of({hdfs.authority!r}, {hdfs.client_conf!r}
         [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
     )
     return done.stdout
-
-
-def test_a_killed_writer_leaves_a_file_that_is_known_by_its_name(
-    hdfs: Hdfs, files: HdfsFileManager, folder: str
-) -> None:
-    code = f"""
-import os, signal
-def half():
-    yield bytes(20 << 20)
-    os.kill(os.getpid(), signal.SIGKILL)
-files.create("{folder}/file", half())
-"""
-    in_new_process(hdfs, code)
-    (left,) = names(files, folder)
-    match = TEMPORARY_NAME.fullmatch(left)
-    assert match is not None
-    assert match["name"] == "file"
-    files.create(f"{folder}/file", [b"whole"])
-    files.delete([f"{folder}/{left}"])
-    assert names(files, folder) == ["file"]
 
 
 def test_a_user_without_rights_is_told(hdfs: Hdfs, files: HdfsFileManager, folder: str) -> None:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hdfsstore
-from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
+from hdfsstore.errors import StateStoreError
 from hdfsstore.state.protocols import StateStoreProvider
-from tests.integration.hdfs_managers import manager as hdfs_manager
 from tests.integration.s3_managers import manager as s3_manager
 from tests.services.fixtures import running
 from tests.services.hdfs import Hdfs
 from tests.services.minio import Minio
-from tests.services.places import BUCKET, Place, on_minio
+from tests.services.places import BUCKET, Place, on_hdfs, on_minio
 from tests.support.partition import EMPTY, Ref, contents, write
 
 TIMEOUT_S = 3.0
+# A commit may take this much longer than the deadline of its calls on a busy machine.
+SLACK_S = 30
 
 
 @contextmanager
@@ -62,12 +65,86 @@ def test_the_disk_of_minio_is_full(tmp_path: Path, size: int) -> None:
         assert read_anew(place, first, tmp_path / "reader of the first") == {b"key": b"old"}
 
 
-def test_the_disks_of_all_data_nodes_are_full(tmp_path: Path) -> None:
-    with running(lambda: Hdfs(tmp_path / "hdfs", conf={"dfs.datanode.du.reserved": str(1 << 60)})) as hdfs:
-        files = hdfs_manager(hdfs, timeout_s=TIMEOUT_S)
-        with pytest.raises(FileSystemTimeoutError, match="could only be written to 0 of the 1"):
-            files.create("/full/new", [b"new"])
-        assert "new" not in [info.base_name for info in files.list_folder("/full")]
+@contextmanager
+def safe_mode(hdfs: Hdfs, _: str) -> Iterator[None]:
+    hdfs.safe_mode(True)
+    try:
+        yield
+    finally:
+        hdfs.safe_mode(False)
+
+
+@contextmanager
+def _set(hdfs: Hdfs, path: str, before: list[str], after: list[str]) -> Iterator[None]:
+    hdfs.active.run(*before, path)
+    try:
+        yield
+    finally:
+        hdfs.active.run(*after, path)
+
+
+def quota_of_names(hdfs: Hdfs, path: str) -> AbstractContextManager[None]:
+    return _set(hdfs, path, ["dfsadmin", "-setQuota", "1"], ["dfsadmin", "-clrQuota"])
+
+
+def quota_of_space(hdfs: Hdfs, path: str) -> AbstractContextManager[None]:
+    return _set(hdfs, path, ["dfsadmin", "-setSpaceQuota", "1k"], ["dfsadmin", "-clrSpaceQuota"])
+
+
+def rights_to_read(hdfs: Hdfs, path: str) -> AbstractContextManager[None]:
+    return _set(hdfs, path, ["fs", "-chmod", "-R", "555"], ["fs", "-chmod", "-R", "777"])
+
+
+@contextmanager
+def full_disks(hdfs: Hdfs, _: str) -> Iterator[None]:
+    """While all of the disks of the DataNodes is kept for others."""
+    reserved = "dfs.datanode.du.reserved"
+    for node in hdfs.datanodes:
+        node.start_anew({reserved: str(1 << 60)})
+    hdfs.wait_until_writable()
+    try:
+        yield
+    finally:
+        for node in hdfs.datanodes:
+            node.start_anew({reserved: "0"})
+        hdfs.wait_until_writable()
+
+
+CAUSES = {
+    safe_mode: "safe mode",
+    quota_of_names: "raise the quota of names",
+    quota_of_space: "raise the quota of space",
+    rights_to_read: "Grant the user of this process the rights",
+    full_disks: "could only be written to 0 of the 1",
+}
+
+
+@pytest.mark.usefixtures("libhdfs")
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_commit_on_hdfs_goes_on_when_the_cause_is_gone(
+    hdfs: Hdfs, tmp_path: Path, cause: Callable[[Hdfs, str], AbstractContextManager[None]]
+) -> None:
+    place = on_hdfs(hdfs)
+    hdfs.active.run("fs", "-mkdir", "-p", place.uri)
+    hdfs.active.run("fs", "-chmod", "777", place.uri)
+    # libhdfs takes any user, and hdfs-native one in a process.
+    of_user = {"client": "libhdfs", "user": "ann"} if cause is rights_to_read else {}
+    place = replace(place, storage_options={**place.storage_options, **of_user})
+    hasty = replace(place, storage_options={**place.storage_options, "timeout": str(TIMEOUT_S)})
+    with open_store(place, tmp_path / "first") as writer:  # may start a JVM
+        first = write(writer, EMPTY, {b"key": b"old"})
+    with open_store(hasty, tmp_path / "writer") as writer:
+        with cause(hdfs, place.path):
+            began = time.monotonic()
+            with pytest.raises(StateStoreError, match=CAUSES[cause]):
+                write(writer, first, {b"key": b"lost"})
+            assert time.monotonic() - began < TIMEOUT_S + SLACK_S
+            assert read_anew(place, first, tmp_path / "reader while") == {b"key": b"old"}
+        second = write(writer, first, {b"key": b"new"})
+    assert read_anew(place, second, tmp_path / "reader") == {b"key": b"new"}
+    assert read_anew(place, first, tmp_path / "reader of the first") == {b"key": b"old"}
+    listed = place.files.list_folder(f"{place.path}/state/0/0")
+    assert len([info for info in listed if info.base_name.endswith(".delta")]) == 2
 
 
 def test_a_bucket_that_may_only_be_read(tmp_path: Path) -> None:

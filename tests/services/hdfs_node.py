@@ -54,6 +54,7 @@ class HdfsNode:
         self._folder = folder
         folder.mkdir(parents=True)
         write_xml(folder / "core-site.xml", {"fs.defaultFS": conf["fs.defaultFS"]})
+        self._conf = dict(conf)
         write_xml(folder / "hdfs-site.xml", conf)
         (folder / "log4j2.properties").write_text(_LOGGING)
         self._process: ServerProcess | None = None
@@ -99,6 +100,13 @@ class HdfsNode:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    def start_anew(self, changes: Mapping[str, str]) -> None:
+        """Stops it, and starts it with a configuration that is changed so."""
+        self.stop()
+        self._conf |= changes
+        write_xml(self._folder / "hdfs-site.xml", self._conf)
+        self.start()
 
     def run(self, *command: str) -> str:
         """Lets it run a command of Hadoop: dfsadmin, haadmin, crypto or fs, and arguments; or `token FILE`, which
