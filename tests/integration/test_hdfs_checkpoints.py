@@ -6,15 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 import hdfsstore
 from hdfsstore.cli.app import app
 from tests.services.hdfs import Hdfs
 from tests.spark.support.java import use_java
+from tests.spark.support.totals import SCHEMA, finished, totals
 
 SPARK = """
 import sys
@@ -67,3 +70,31 @@ def test_a_query_of_spark_on_hdfs_is_opened_in_place(
     report = json.loads(ran.stdout)
     assert report["client"].startswith("hdfs-native ")
     assert sum(part["rows"] for part in report["operators"][0]["stores"][0]["partitions"]) == KEYS
+
+
+@pytest.mark.spark
+def test_a_checkpoint_of_ours_without_a_scheme_is_on_the_default_filesystem_of_spark(
+    spark: SparkSession, hdfs: Hdfs, tmp_path: Path
+) -> None:
+    path = f"/{uuid.uuid4()}/query"
+    source = tmp_path / "source"
+    source.mkdir()
+
+    def sink(rows: DataFrame, _: int) -> None:
+        rows.write.format("noop").mode("overwrite").save()
+
+    def total_after(number: int) -> int:
+        (source / f"{number}.json").write_text(json.dumps({"user": "ann", "n": 10**number, "seconds": 0}))
+        stream = spark.readStream.schema(SCHEMA).json(source.as_uri())
+        writer = totals(stream).writeStream.outputMode("update").foreachBatch(sink).trigger(availableNow=True)
+        finished(writer.option("checkpointLocation", path).option("hdfsstore.numPartitions", 2).start())
+        (row,) = hdfsstore.Checkpoint(hdfs.uri(f"{path[1:]}/hdfsstore")).read_state().to_pylist()
+        total: int = row["value"]["groupState"]["total"]
+        return total
+
+    spark.conf.set("fs.defaultFS", f"hdfs://{hdfs.authority}")
+    try:
+        assert [total_after(number) for number in range(2)] == [1, 11]
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert not Path(path).exists()
