@@ -11,17 +11,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyarrow.fs import FileType
 
 from hdfsstore.errors import FileChangedError, FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
-from hdfsstore.fs.hdfs.settings import HdfsSettings
+from hdfsstore.fs.hdfs.ranges import Ranges
+from hdfsstore.fs.hdfs.settings import ClientName, HdfsSettings
+from hdfsstore.fs.range_reader import BLOCK
 from tests.integration.hdfs_managers import content, manager
 from tests.integration.name_node_proxy import NameNodeProxy
 from tests.services.hdfs import Hdfs
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ROUNDS, RACERS = 200, 8
 
@@ -198,6 +204,26 @@ def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(files: HdfsFile
     except FileChangedError:
         pass
     assert content(files, f"{folder}/file") == b"b" * size
+
+
+def test_ranges_are_read_at_the_same_time(
+    hdfs: Hdfs, client: ClientName, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = manager(hdfs, client=client)
+    content = os.urandom(5 * BLOCK)
+    files.create(f"{folder}/file", [content])
+    together = threading.Barrier(4)
+    one_by_one = Ranges.read
+
+    def read(ranges: Ranges, offset: int, size: int) -> Buffer:
+        if offset:  # the first range is what the reader waits for
+            together.wait(60)  # fails if one of the four waits for another one
+        return one_by_one(ranges, offset, size)
+
+    monkeypatch.setattr(Ranges, "read", read)
+    found = bytearray(len(content) + 1)
+    assert files.open_file(f"{folder}/file").readinto(found) == len(content)
+    assert found[:-1] == content
 
 
 def test_missing_files(files: HdfsFileManager, folder: str) -> None:

@@ -3,6 +3,7 @@ seen on the way to the NameNode."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -93,6 +94,43 @@ def test_with_a_delegation_token_and_nothing_else(cluster: Hdfs, kdc: Kdc, tmp_p
     environment = kdc.environment(ticket=False)
     assert "kinit" in outcome(uri, cluster, environment)
     assert outcome(uri, cluster, {**environment, "HADOOP_TOKEN_FILE_LOCATION": str(token)}) == "done"
+
+
+def test_a_token_is_shown_nowhere(cluster: Hdfs, kdc: Kdc, tmp_path: Path) -> None:
+    """Neither a token nor one that the NameNode refuses is in a file, log or message of a store's life."""
+    token = tmp_path / "token"
+    cluster.active.run("token", str(token))
+    content = token.read_bytes()
+    # Writable: ..., password (its size in a byte), kind (likewise), service
+    end = content.index(b"\x15HDFS_DELEGATION_TOKEN")
+    password = content[end - 20 : end]
+    assert content[end - 21] == len(password)
+    wrong = bytes(byte ^ 1 for byte in password)
+    (tmp_path / "wrong").write_bytes(content.replace(password, wrong))
+    options = {**cluster.client_conf, **kerberos.client_conf(), RPC: ANY, DATA: ANY, "client": "hdfs-native"}
+    uri, local, temporary = cluster.uri(f"{_FOLDER}/secret"), tmp_path / "local", tmp_path / "temporary"
+    temporary.mkdir()
+
+    def life(token_file: str, **more: str) -> str:
+        environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / token_file), "TMPDIR": str(temporary)}
+        call = [sys.executable, "-m", "tests.integration.token_user", uri, json.dumps({**options, **more}), str(local)]
+        environment = {**os.environ, **kdc.environment(ticket=False), **environment}
+        done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return done.stdout + done.stderr
+
+    said = life("token")
+    assert "done" in said.splitlines()
+    refused = life("wrong", timeout="5")
+    assert "done" not in refused.splitlines()
+    assert "HDFS has failed" in refused
+    cluster.active.run("fs", "-get", uri, str(tmp_path / "there"))
+    files = [path for folder in (local, temporary, tmp_path / "there") for path in folder.rglob("*") if path.is_file()]
+    assert {"store.json"} <= {path.name for path in files}
+    assert [path for path in files if path.suffix == ".delta"]
+    found = said.encode() + refused.encode() + b"".join(path.read_bytes() for path in files)
+    for secret in (password, wrong):
+        shown = (secret, secret.hex().encode(), base64.b64encode(secret), repr(secret)[2:-1].encode())
+        assert not [each for each in shown if each in found]
 
 
 def test_what_is_seen_on_the_way_is_as_the_servers_ask(cluster: Hdfs, kdc: Kdc) -> None:

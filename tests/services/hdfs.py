@@ -64,6 +64,11 @@ class Hdfs:
         """The NameNode that answers clients."""
         return self.namenodes[self._active]
 
+    @property
+    def data_folders(self) -> list[Path]:
+        """Where the DataNodes keep blocks."""
+        return [self._data(number) for number in range(_DATANODES)]
+
     def uri(self, path: str, port: int | None = None) -> str:
         """The URI of a path from the root, through another port (a proxy's) where one is given."""
         return f"hdfs://{self.authority if port is None else f'127.0.0.1:{port}'}/{path}"
@@ -131,6 +136,9 @@ class Hdfs:
                 raise TimeoutError(f"HDFS does not come up:\n{report}\n{self.active.process.log_end()}")
             time.sleep(0.05)
 
+    def _data(self, number: int) -> Path:
+        return self._folder / f"dn{number}-data"
+
     def _names(self, number: int) -> Path:
         return self._folder / f"nn{number}-names"
 
@@ -177,4 +185,4 @@ class Hdfs:
     def _datanode_conf(self, number: int) -> dict[str, str]:
         kinds = ("address", "http.address", "ipc.address")
         addresses = {f"dfs.datanode.{kind}": f"127.0.0.1:{free_port()}" for kind in kinds}
-        return {"dfs.datanode.data.dir": (self._folder / f"dn{number}-data").as_uri(), **addresses}
+        return {"dfs.datanode.data.dir": self._data(number).as_uri(), **addresses}
