@@ -70,7 +70,7 @@ def checkpoint(chain: Chain = SMALL_DELTAS, num_keys: int = NUM_KEYS) -> Path:
     return made
 
 
-def spark_read_arrow(spark: SparkSession, path: Path) -> pa.Table:
+def spark_read_arrow(spark: SparkSession, path: Path | str) -> pa.Table:
     """The state of the last batch as Spark's own `statestore` source reads it: key, value, partition_id."""
     return spark.read.format("statestore").load(str(path)).toArrow()
 

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-import hdfsstore
+from bench.delta_commits import DELTA_BYTES, DeltaCommits
 from bench.report import Report
 from bench.side_by_side import side_by_side
 from hdfsstore.fs.s3.open import open_bucket
@@ -25,7 +24,6 @@ from hdfsstore.fs.secret import Secret
 from tests.services import minio as service
 
 BUCKET = "bench"
-DELTA_BYTES = 200_000
 STATE_BYTES = 25_000_000
 PARALLEL = (1, 4)
 SMALL_ROUNDS = 20  # for each of the usual rounds: a PUT is short, and its times vary
@@ -55,7 +53,7 @@ def test_commit_of_a_delta(
 ) -> None:
     delta = os.urandom(DELTA_BYTES)
     client = files._bucket.client()
-    commit = partial(_commit, _Partition(files, tmp_path))
+    commit = DeltaCommits(files, BUCKET, tmp_path)
     seconds = side_by_side(
         {
             "bare PUT": lambda: client.put_object(Bucket=BUCKET, Key=str(uuid.uuid4()), Body=delta),
@@ -69,25 +67,6 @@ def test_commit_of_a_delta(
     bare = seconds["bare PUT"]
     for name, taken in seconds.items():
         report.add(f"S3: {DELTA_BYTES:,} bytes, {name}", f"{taken * 1e3:.2f} ms", f"{taken / bare:.2f} x the bare PUT")
-
-
-class _Partition:
-    """A store whose batches make deltas of about DELTA_BYTES."""
-
-    def __init__(self, files: S3FileManager, local: Path) -> None:
-        state = hdfsstore.StateStoreId((files, f"{BUCKET}/{uuid.uuid4()}/state"), 0, 0)
-        conf = hdfsstore.StateStoreConf(maintenance_interval=0, local_dir=str(local))
-        self.provider = hdfsstore.open_provider(state, conf=conf)
-        self.at: tuple[int, str | None] = (0, None)
-        self.keys = pa.array([number.to_bytes(8, "big") for number in range(1000)], pa.binary())
-        self.values = pa.array([os.urandom(DELTA_BYTES // 1000) for _ in range(1000)], pa.binary())
-
-
-def _commit(partition: _Partition) -> None:
-    store = partition.provider.get_store(*partition.at)
-    store.put_many(partition.keys, partition.values)
-    info = store.commit()
-    partition.at = (info.version, info.checkpoint_unique_id)
 
 
 def test_read_of_a_state(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import hdfsstore
 from bench import big_state
@@ -47,9 +48,16 @@ def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
         yield server
 
 
-def test_read_of_many_keys(checkpoint: Path, minio: Minio, report: Report, rounds: int) -> None:
+def test_read_of_many_keys(checkpoint: Path, minio: Minio, spark: SparkSession, report: Report, rounds: int) -> None:
     files = big_state.chain_files(checkpoint)
-    _measure(f"{big_state.NUM_PARTITIONS} partitions", checkpoint, files, minio, minio.port, report, rounds)
+    for name, value in minio.storage_options().items():
+        spark.conf.set(name, value)
+    what = f"{big_state.NUM_PARTITIONS} partitions"
+    try:
+        _measure(what, checkpoint, files, minio, minio.port, report, rounds, spark)
+    finally:
+        for name in minio.storage_options():
+            spark.conf.unset(name)
 
 
 def test_read_at_a_latency(minio: Minio, toxiproxy: Toxiproxy, report: Report, smoke: bool, tmp_path: Path) -> None:
@@ -60,7 +68,16 @@ def test_read_at_a_latency(minio: Minio, toxiproxy: Toxiproxy, report: Report, s
         _measure(what, root, files, minio, proxy.port, report, 1 if smoke else 3)
 
 
-def _measure(what: str, root: Path, files: list[Path], minio: Minio, port: int, report: Report, rounds: int) -> None:
+def _measure(
+    what: str,
+    root: Path,
+    files: list[Path],
+    minio: Minio,
+    port: int,
+    report: Report,
+    rounds: int,
+    spark: SparkSession | None = None,
+) -> None:
     """Reads the state of a checkpoint on a local disk and from a copy on S3, and fetches the state's files alone."""
     uri = f"s3://{BUCKET}/{uuid.uuid4()}"
     there, path = resolve(uri, minio.storage_options())
@@ -74,12 +91,16 @@ def _measure(what: str, root: Path, files: list[Path], minio: Minio, port: int, 
     keys = {f"{prefix}/{file.relative_to(root)}": file.stat().st_size for file in files}
     bare = {f"bare GETs, {n} at once": partial(_download, remote.file_manager, keys, n) for n in PARALLEL}
     work: dict[str, Callable[[], object]] = {"read_state, local": local.read_state, "read_state": remote.read_state}
+    if spark is not None:
+        work["Spark"] = partial(big_state.spark_read_arrow, spark, f"s3a{uri.removeprefix('s3')}")
     assert local.read_state().num_rows == remote.read_state().num_rows
     seconds = side_by_side({**work, **bare}, rounds)
     quickest, decode, ours = min(seconds[name] for name in bare), seconds["read_state, local"], seconds["read_state"]
     size = sum(keys.values())
     for name, taken in seconds.items():
         report.add(f"S3, {what}, {size / 1e6:,.0f} MB: {name}", f"{taken * 1e3:.0f} ms", "")
+    if spark is not None:
+        report.add(f"S3, {what}: read_state is faster than Spark by", f"{seconds['Spark'] / ours:.1f} x", "")
     report.add(
         f"S3, {what}: read_state / (1.3 x GETs + 1.1 x local)", f"{ours / (1.3 * quickest + 1.1 * decode):.2f}", ""
     )
