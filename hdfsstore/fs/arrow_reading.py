@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from hdfsstore.fs import typed_errors
+from hdfsstore.fs.arrow_forks import own
 from hdfsstore.fs.file_manager import OpenFile
 
 if TYPE_CHECKING:
@@ -25,14 +26,16 @@ class ArrowReader:
     Args:
         fs: the filesystem.
         read_ahead: bytes of a large file that one request fetches. 0: as many as the caller asks for.
-
-    Attributes:
-        filesystem: as given.
     """
 
     def __init__(self, fs: FileSystem, read_ahead: int) -> None:
-        self.filesystem = fs
+        self._filesystem = fs
         self._read_ahead = read_ahead
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """As given, but in a forked child one with connections of its own."""
+        return own(self._filesystem)
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         with typed_errors.reading(folder):
