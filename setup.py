@@ -16,6 +16,7 @@ SOURCES = Path("cext")
 COMMON = SOURCES / "common"  # headers and .pxd that several modules share
 SANITIZERS = os.environ.get("HDFSSTORE_SANITIZE", "")
 
+own_args: dict[str, list[str]] = {}  # of the compiler, for one module
 if sys.platform == "win32":
     compile_args = ["/O2"]
     link_args: list[str] = []
@@ -25,6 +26,8 @@ else:
     # A size that loses bits on its way is found here.
     compile_args += ["-Wconversion", "-Wno-sign-conversion"]
     link_args = []
+    # A loop of the merge that is put into its only caller has fewer registers: four runs take 5 % longer.
+    own_args["sst"] = ["-fno-inline-functions-called-once"]
     if SANITIZERS:
         link_args = [f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"]
         # -O1 finds the same and compiles in a third of the time.
@@ -50,7 +53,7 @@ setup(
             Extension(
                 f"hdfsstore._cext.{source.stem}",
                 [source.as_posix()],
-                extra_compile_args=compile_args,
+                extra_compile_args=[*compile_args, *own_args.get(source.stem, [])],
                 extra_link_args=link_args,
                 include_dirs=[COMMON.as_posix()],
             )
