@@ -7,8 +7,8 @@ NEED_BROWSER := sh tools/need.sh "Chromium, which opens the report in tests" 'co
 NEED_GO := sh tools/need.sh "Go, which builds MinIO and toxiproxy for tests" 'command -v go' golang
 # Debian 12 calls the Cargo that is recent enough cargo-web.
 NEED_LIBHDFS := { for package in cargo-web cargo; do sh tools/need.sh "Cargo, which brings libhdfs for tests" \
-	'command -v cargo' $$package && break; done; sh tools/need.sh "a JDK, which builds libhdfs for tests" \
-	'command -v javac' openjdk-17-jdk-headless; }
+	'command -v cargo || test -x ~/.cargo/bin/cargo' $$package && break; done; \
+	sh tools/need.sh "a JDK, which builds libhdfs for tests" 'command -v javac' openjdk-17-jdk-headless; }
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-all test-services services test-asan test-tsan test-wheels fuzz crash \

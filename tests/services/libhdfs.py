@@ -51,7 +51,8 @@ def _build(folder: Path) -> None:
 
 def _crate(scratch: Path) -> Path:
     """The sources of the crate; Cargo compares their checksum."""
-    cargo = shutil.which("cargo")
+    # Where rustup has installed it, PATH may not have it.
+    cargo = shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
     if cargo is None:
         raise ServiceMissingError("The tests of libhdfs need Cargo 1.68 or newer, or a libhdfs.so in ARROW_LIBHDFS_DIR")
     (scratch / "src").mkdir()
