@@ -156,8 +156,14 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None, me
 
     Raises:
         PlacementError: the rule is not known, or several fit, or Spark has not named the operator and its rows prove
-            nothing, because they are in one partition.
+            nothing, because they are in one partition; or the metadata of an operator with column families is lost.
     """
+    if state.operator.name is None and store.has_families:
+        raise PlacementError(
+            "the operator's metadata, which names this schema file, is missing, and Spark does not start without it",
+            store.schema_path,
+            remedy=f"Restore state/{state.operator.operator_id}/_metadata",
+        )
     placements = possible_placements(state, store, kind)
     kinds = [placement.kind for placement in placements]
     if state.operator.name is None and kind is None and kinds[0] not in (JOIN, LIMIT) and store.num_partitions == 1:

@@ -109,6 +109,13 @@ def verify(
             except StateStoreError as error:
                 findings.add(error, same)
                 continue
+            if state.operator.name is None and any(store.has_families for store, _ in stores):
+                lost = MissingFileError(
+                    "the metadata of this operator is missing, and Spark does not start without it",
+                    f"{path}/state/{number}/_metadata",
+                    remedy="Restore it",
+                )
+                findings.add(lost, same)
             for store, by_partition in stores:
                 if confs.COMPRESSION_CODEC in state.conf and not store.column_families:
                     missing = MissingFileError(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hdfsstore.checkpoint.guard import Guard, encode_guard
+from hdfsstore.errors import PlacementError
+from hdfsstore.repair.verbs import repartition
 from hdfsstore.repair.verify import verify
 from tests.support.truth import DATA, Case, cases, few_cases
 
@@ -154,6 +156,18 @@ def test_a_lost_partition_and_a_lost_schema_are_found(tmp_path: Path) -> None:
     (root / "state/0/0/_metadata/schema").unlink()
     paths = [finding.path for finding in verify(root, logs=True).findings]
     assert paths == [str(root / "state/0/0/_metadata/schema"), str(root / "state/0/1")]
+
+
+def test_lost_metadata_of_an_operator_with_column_families_is_found(tmp_path: Path) -> None:
+    """Its state can be read by the schema files, and Spark does not start."""
+    root = copy("rocksdb_join_format3", tmp_path)
+    shutil.rmtree(root / "state/0/_metadata")
+    found = verify(root)
+    assert [(each.path, each.batches) for each in found.findings] == [
+        (str(root / "state/0/_metadata"), tuple(found.batches))
+    ]
+    with pytest.raises(PlacementError, match=r"Restore state/0/_metadata"):
+        repartition(root, tmp_path / "new", 3, operator_kinds={0: "join"})
 
 
 def test_a_stale_checksum_file_is_found(tmp_path: Path) -> None:
