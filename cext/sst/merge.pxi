@@ -52,7 +52,7 @@ cdef class Merge:
     cdef bint busy
 
     def __cinit__(self, runs, Overlay overlay=None, *, bytes delimiter not None, bytes first=None, bytes end=None,
-                  int64_t chunk_bytes=3 << 20, int64_t most_bytes=MAX_RECORD):
+                  int64_t chunk_bytes=2 << 20, int64_t most_bytes=MAX_RECORD):
         cdef int i, more = overlay is not None and len(overlay) > 0
         cdef Cursor* c
         self.runs = [None] * more + [iter(run) for run in runs]
