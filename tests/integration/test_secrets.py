@@ -21,7 +21,7 @@ from hdfsstore.fs.s3.s3_files import S3FileManager
 from tests.integration.s3_managers import ROLE_ARN, bare_client, policy, temporary_keys
 from tests.services import minio as service
 from tests.services.minio import Minio
-from tests.support.partition import read, state_after, write_chain
+from tests.support.partition import live, read, state_after, write_chain
 
 
 def test_a_key_is_shown_nowhere(minio: Minio, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -35,13 +35,7 @@ def test_a_key_is_shown_nowhere(minio: Minio, tmp_path: Path, caplog: pytest.Log
     )
     said = [repr(store_id)]
     with hdfsstore.open_provider(store_id, conf=conf) as provider:
-        unique_id = None
-        for version in range(6):
-            store = provider.get_store(version, unique_id)
-            store.put(b"k", b"%d" % version)
-            unique_id = store.commit().checkpoint_unique_id
-            provider.get_read_store(version + 1, unique_id).close()
-            provider.do_maintenance()
+        live(provider, 6)
         assert provider.metrics["filesDeleted"] > 0
         said += [repr(provider), repr(provider.id), str(provider.metrics)]
         with pytest.raises(hdfsstore.StateStoreError) as caught:

@@ -9,6 +9,7 @@ import traceback
 import uuid
 
 import hdfsstore
+from tests.support.partition import live
 
 
 def main(uri: str, options: dict[str, str], local: str) -> None:
@@ -19,13 +20,7 @@ def main(uri: str, options: dict[str, str], local: str) -> None:
     )
     print(store_id, conf)
     with hdfsstore.open_provider(store_id, conf=conf) as provider:
-        unique_id = None
-        for version in range(4):
-            store = provider.get_store(version, unique_id)
-            store.put(b"k", b"%d" % version)
-            unique_id = store.commit().checkpoint_unique_id
-            provider.get_read_store(version + 1, unique_id).close()
-            provider.do_maintenance()
+        live(provider, 4)
         print(provider, provider.id, provider.metrics)
         try:
             provider.get_store(9, str(uuid.uuid4()))

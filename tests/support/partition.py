@@ -134,6 +134,17 @@ def write(provider: StateStoreProvider, base: Ref, updates: Updates) -> Ref:
     return ref(store.commit())
 
 
+def live(provider: StateStoreProvider, versions: int) -> None:
+    """Commits so many versions of one key to a new store, opens each for reading, and maintains the store after it."""
+    unique_id = None
+    for version in range(versions):
+        store = provider.get_store(version, unique_id)
+        store.put(b"k", b"%d" % version)
+        unique_id = store.commit().checkpoint_unique_id
+        provider.get_read_store(version + 1, unique_id).close()
+        provider.do_maintenance()
+
+
 def write_chain(provider: StateStoreProvider, count: int, base: Ref = EMPTY) -> list[Ref]:
     """`count` versions after the base, the base first: each puts a key of its own and the key `last`."""
     chain = [base]
