@@ -1,0 +1,64 @@
+"""Forks a process that has used libhdfs: `python -m ... <uri of a folder> <settings of Hadoop>`.
+
+It prints how three children have ended, 0 or -9 after a hang, and reads its file again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.location import resolve
+from hdfsstore.fs.reading import read_file
+
+SOON_S = 30
+
+
+def status_of(child: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + SOON_S
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def main(uri: str, conf: dict[str, str]) -> None:
+    files, folder = resolve(uri, {**conf, "client": "libhdfs"})
+    path = f"{folder}/file"
+    files.create(path, [b"of the parent"])
+
+    def same_client() -> None:
+        with pytest.raises(StateStoreError, match="forked from one that has used libhdfs"):
+            read_file(files, path)
+
+    def new_client() -> None:
+        anew, _ = resolve(uri, {**conf, "client": "libhdfs", "timeout": "30"})
+        with pytest.raises(StateStoreError, match="Use hdfs-native"):
+            anew.file_infos([path])
+
+    def other_client() -> None:
+        assert read_file(resolve(uri, {**conf, "client": "hdfs-native"})[0], path) == b"of the parent"
+
+    print([status_of(child) for child in (same_client, new_client, other_client)])
+    assert read_file(files, path) == b"of the parent"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
