@@ -1,10 +1,12 @@
 """Forks a process that has used libhdfs: `python -m ... <uri of a folder> <settings of Hadoop>`.
 
-It prints how three children have ended, 0 or -9 after a hang, and reads its file again.
+It leaves a client, a reader and a writer to be collected as garbage by its children. It prints how these have ended, 0
+or -9 after a hang, and reads its file again.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -15,6 +17,8 @@ from collections.abc import Callable
 import pytest
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
+from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
 
@@ -39,10 +43,23 @@ def status_of(child: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def leave_garbage(settings: HdfsSettings, path: str) -> None:
+    client = LibhdfsClient(settings)
+    writer = client.create(f"{path}.open", one_replica=False)
+    writer.write(b"x")
+    garbage: list[object] = [client, client.open(path), writer]
+    garbage.append(garbage)
+
+
 def main(uri: str, conf: dict[str, str]) -> None:
     files, folder = resolve(uri, {**conf, "client": "libhdfs"})
     path = f"{folder}/file"
     files.create(path, [b"of the parent"])
+    gc.disable()
+    leave_garbage(HdfsSettings.of(uri.split("/")[2], conf), path)
+
+    def collects() -> None:
+        assert gc.collect() > 0
 
     def same_client() -> None:
         with pytest.raises(StateStoreError, match="forked from one that has used libhdfs"):
@@ -56,7 +73,7 @@ def main(uri: str, conf: dict[str, str]) -> None:
     def other_client() -> None:
         assert read_file(resolve(uri, {**conf, "client": "hdfs-native"})[0], path) == b"of the parent"
 
-    print([status_of(child) for child in (same_client, new_client, other_client)])
+    print([status_of(child) for child in (collects, same_client, new_client, other_client)])
     assert read_file(files, path) == b"of the parent"
 
 

@@ -14,15 +14,21 @@ What pyarrow and libhdfs do on their own accord, and what is done about it here:
     each file has three replicas                          none are named, so that dfs.replication counts
     times are in seconds                                  as it is
     a forked child hangs                                  it gets a typed error
+    what is dropped is closed, which may wait for a       no client is ever dropped, a file that is given up is
+    server, with the interpreter's lock, and hangs in a   closed on a thread, and a forked child drops no file of
+    forked child                                          its parent
     stack traces of Java on stderr                        as it is: libhdfs writes them
 """
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import os
 import re
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -43,6 +49,7 @@ _TIMES_REPLACED = 10
 
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
+_files: weakref.WeakSet[LibhdfsReadableFile] = weakref.WeakSet()
 
 
 class LibhdfsClient:
@@ -64,6 +71,7 @@ class LibhdfsClient:
                 self._fs = HadoopFileSystem(host, int(port), user=settings.user, replication=0, extra_conf=conf)
             else:
                 self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, replication=0, extra_conf=conf)
+        _keep(self._fs)
         self._java = JavaFiles(settings.url, conf, settings.user)
 
     def list_folder(self, folder: str) -> list[FileInfo]:
@@ -116,6 +124,7 @@ class LibhdfsReadableFile:
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file = file
         self._path = path
+        _files.add(self)
         self.size: int = file.size()
 
     def has_its_size(self) -> bool:
@@ -136,14 +145,49 @@ class LibhdfsWritableFile:
     def __init__(self, file: Any, path: str) -> None:
         self._file = file
         self._path = path
+        self._is_open = True
+        _keep(file)
 
     def write(self, content: bytes) -> None:
         with _errors(self._path):
             self._file.write(content)
 
     def close(self) -> None:
+        self._is_open = False
         with _errors(self._path):
-            self._file.close()
+            _close(self._file)
+
+    def __del__(self) -> None:
+        # Not by hdfsstore.fs.threads: its lock may be held where the garbage is collected.
+        if self._is_open and _pid_of_jvm == os.getpid():
+            with suppress(RuntimeError):  # the interpreter is about to end
+                _thread.start_new_thread(_close_given_up, (self._file,))
+
+
+def _close(file: Any) -> None:
+    """Closes a file that was kept. It may be dropped then, whatever came of it."""
+    try:
+        file.close()
+    finally:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(file))
+
+
+def _close_given_up(file: Any) -> None:
+    with suppress(OSError, pa.ArrowException):
+        _close(file)
+
+
+def _keep(of_arrow: Any) -> None:
+    """Has an object live on when nothing refers to it any more, and when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_arrow))
+
+
+def _keep_files_of_parent() -> None:
+    for file in _files:
+        _keep(file._file)
+
+
+os.register_at_fork(after_in_child=_keep_files_of_parent)
 
 
 @contextmanager
