@@ -69,18 +69,19 @@ def test_read_state_from_hdfs(
     client = hdfs_native.Client(f"hdfs://{hdfs.authority}", hdfs.client_conf)
     bare = downloads(client, [f"/{path.relative_to(checkpoint)}" for path in state])
     sparks = partial(big_state.spark_read_arrow, spark, f"hdfs://{hdfs.authority}/")
-    work = {"read_state, local": local.read_state, "read_state, HDFS": remote.read_state, "Spark, HDFS": sparks, **bare}
-    seconds = side_by_side(work, rounds)
+    beside_spark = side_by_side({"Spark, HDFS": sparks, "read_state, HDFS": remote.read_state}, rounds)
+    # Not in turns with Spark, whose threads tidy up behind it for a while.
+    work = {"read_state, local": local.read_state, "read_state, HDFS": remote.read_state, **bare}
+    seconds = side_by_side(work, 2 * rounds)
     quickest = min(seconds[name] for name in bare)
     goal = 1.3 * quickest + 1.1 * seconds["read_state, local"]
     size = sum(path.stat().st_size for path in state)
     share = seconds["read_state, HDFS"] / goal
-    for name, taken in seconds.items():
+    for name, taken in [*beside_spark.items(), *seconds.items()]:
         report.add(f"{size / 1e6:.0f} MB of state: {name}", f"{taken * 1e3:.1f} ms", f"{num_keys:,} keys")
     report.add("read_state, HDFS: share of 1.3 downloads + 1.1 local reads", f"{share:.0%}", "goal: 100 %")
-    report.add(
-        "read_state, HDFS: faster than Spark by", f"{seconds['Spark, HDFS'] / seconds['read_state, HDFS']:.1f} x", ""
-    )
+    faster = beside_spark["Spark, HDFS"] / beside_spark["read_state, HDFS"]
+    report.add("read_state, HDFS: faster than Spark by", f"{faster:.1f} x", "")
     benchmark.pedantic(remote.read_state)
 
 
