@@ -217,10 +217,14 @@ def _properties(tail: _Tail, footer: Footer, meta: Mapping[bytes, Handle]) -> tu
 
 
 def _check_format(footer: Footer, properties: Mapping[bytes, bytes], path: str) -> None:
-    """No checksum guards the format in the footer. RocksDB 7 and later also have it in the properties."""
+    """No checksum guards the format in the footer.
+
+    The RocksDB of Spark 4 also has it in the properties. Those of Spark 3 have 0 there, and know no other formats.
+    """
+    named = b"rocksdb.format.version" in properties
     with located(path, footer.offset):
         own = _number(properties, b"rocksdb.format.version")
-        if own and own != footer.version:
+        if named and own != footer.version and (own or not footer.is_known):
             raise CorruptFileError(f"the footer declares the format {footer.version}, and the properties {own}")
     if not footer.is_known:
         raise other_format(footer.version, footer.offset, path)

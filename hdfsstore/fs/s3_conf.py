@@ -1,4 +1,4 @@
-"""Makes S3Settings of what Hadoop, the environment and the user say about a bucket. docs/s3.md has the rules."""
+"""Makes S3Settings of what Hadoop, the environment and the user say about a bucket. docs/storage.md has the rules."""
 
 from __future__ import annotations
 

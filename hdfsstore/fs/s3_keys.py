@@ -1,4 +1,4 @@
-"""Which of s3a's settings count. docs/s3.md has the same table.
+"""Which of s3a's settings count. docs/storage.md has the same table.
 
 Each name is that after `fs.s3a.`; one that ends with a point stands for all that begin with it. The names are those of
 Hadoop 3.5 (Constants.java and others of hadoop-aws) and of older releases.

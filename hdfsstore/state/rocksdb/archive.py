@@ -7,9 +7,9 @@
                        "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
     SSTs/<dfsSstFileName>    the SST files, uploaded once and named by every zip that needs them
 
-numKeys is -1 if the keys were not counted. The mapping has the number of each virtual column family; Spark 4.0.0 leaves
-`default` out, and Spark 3 the whole mapping. columnFamilyTypeMap tells internal families. Nothing here needs it: the
-names of such families begin with `$`.
+numKeys is -1 if the keys were not counted. The mapping has the number of each virtual column family. Stores without
+families may have it empty, and Spark 3 has none. columnFamilyTypeMap tells internal families. Nothing here needs it:
+the names of such families begin with `$`.
 """
 
 from __future__ import annotations

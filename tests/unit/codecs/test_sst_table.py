@@ -58,11 +58,25 @@ class TestFormat:
         assert caught.value.path == PATH
         assert caught.value.remedy
 
+    @pytest.mark.parametrize("case", ["spark-3.2.1/rocksdb_aggregation", "spark-3.5.9/rocksdb_aggregation"])
+    @pytest.mark.parametrize("version", [*range(1, 8), 13, 21, 31])
+    def test_a_damaged_format_of_spark_3_is_an_error_or_changes_no_row(self, case: str, version: int) -> None:
+        """Their properties have 0. What formats 1 to 5 do otherwise, these files do not have, or it is named."""
+        content = next(DATA.glob(f"{case}/**/*.sst")).read_bytes()
+        at = len(content) - 12
+        damaged = content[:at] + bytes((version,)) + content[at + 1 :]
+        assert content[at] == 5
+        if version <= 5:
+            read, expected = (rows(Merge([[table(each)]], delimiter=b",")) for each in (damaged, content))
+            assert read == expected
+        else:
+            with pytest.raises(CorruptFileError):
+                table(damaged)
+
     @pytest.mark.parametrize("version", [7, 21, 31])
-    @pytest.mark.parametrize("own", [0, None])
-    def test_where_nothing_tells_damage_the_error_names_both_reasons(self, version: int, own: int | None) -> None:
-        """The properties have another number, or none, as of RocksDB 6 in Spark 3.2; or another format has others."""
-        named = properties(format_version=version if own is None else own)
+    @pytest.mark.parametrize("is_named", [True, False])
+    def test_where_nothing_tells_damage_the_error_names_both_reasons(self, version: int, is_named: bool) -> None:
+        named = properties(**({"format_version": version} if is_named else {}))
         content = File().finish(block_of([]), properties=named, version=version)
         with pytest.raises(UnsupportedVersionError, match=f"format {version}, .* or it is damaged here") as caught:
             table(content)
