@@ -82,15 +82,16 @@ cdef bint read_spans(
     cdef const uint8_t* row
     cdef int32_t* out = <int32_t*> column.values
     cdef int64_t r, offset, size, row_size, slot = bitset_bytes(rows.fields) + 8 * field
+    cdef int64_t before = rows.prefix_size  # of 64 bits: a null row may have any size below 0
     cdef uint64_t word
     for r in range(start, stop):
-        row_size = rows.spans[2 * r + 1] - rows.prefix_size
+        row_size = rows.spans[2 * r + 1] - before
         if row_size < 0:
             column.null_count += 1
             out[2 * r] = 0
             out[2 * r + 1] = -1
             continue
-        row = rows.data + rows.spans[2 * r] + rows.prefix_size
+        row = rows.data + rows.spans[2 * r] + before
         word = load_le64(row + slot)
         offset = <int64_t> (word >> 32)
         size = <int64_t> <uint32_t> word
@@ -106,7 +107,7 @@ cdef bint read_spans(
         if offset < rows.fixed or offset + size > row_size:
             return fail(rows, r, field, SPAN)
         used[r - start] += 16 if column.kind == c"D" else padded(size)
-        out[2 * r] = <int32_t> (rows.spans[2 * r] + rows.prefix_size + offset)
+        out[2 * r] = <int32_t> (rows.spans[2 * r] + before + offset)
         out[2 * r + 1] = <int32_t> size
     return True
 

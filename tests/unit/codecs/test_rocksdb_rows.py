@@ -314,6 +314,15 @@ def test_one_span_of_many_is_outside_of_the_data(span: tuple[int, int]) -> None:
         RowCodec(VALUE).decode(pa.py_buffer(row), spans, VERSION)
 
 
+@pytest.mark.parametrize("schema", [KEY, VALUE], ids=["variable", "fixed"])
+@pytest.mark.parametrize("span", [(0, -1), ((1 << 31) - 1, -2), ((1 << 31) - 1, -(1 << 31))])
+def test_a_row_of_any_size_below_zero_is_null(schema: t.StructType, span: tuple[int, int]) -> None:
+    codec = RowCodec(schema)
+    row = VERSION + codec.encode(structs(schema, [("a word", 5)[-len(schema.fields) :]]))[0].as_py()
+    spans = pa.py_buffer(struct.pack("4i", 0, len(row), *span))
+    assert codec.decode(pa.py_buffer(row), spans, VERSION).is_valid().to_pylist() == [True, False]
+
+
 def test_spans_outside_of_the_data() -> None:
     for span in ((0, 9), (-1, 2), (2**31 - 1, 2**31 - 1)):
         with pytest.raises(CorruptFileError, match="outside"):
