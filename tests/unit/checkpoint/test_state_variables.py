@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import hdfsstore
+from hdfsstore._cext import rocksdb_rows
 from hdfsstore.checkpoint.join_state import SIDES
 from hdfsstore.checkpoint.row_converter import RowConverter
 from hdfsstore.checkpoint.state_variables import MAP, StateVariable, VariableConverter
+from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.codecs.types import IntegerType, StringType, StructField, StructType
 from hdfsstore.errors import SchemaMismatchError, StateStoreError
 from tests.support.rows import comparable, counted
@@ -73,6 +75,30 @@ def test_a_stream_and_one_key_after_the_other_have_the_same_rows(path: Path, var
     assert not len(checkpoint.read_state(**options, key={"k": "no such key"}))
     with pytest.raises(SchemaMismatchError, match="no key of the store"):
         checkpoint.read_state(**options, key={"other": 1})
+
+
+@pytest.mark.parametrize(
+    ("case", "commas"),
+    [
+        ("spark-4.3.0/transform_merge_operator_1", True),
+        ("spark-4.3.0/transform_merge_operator_2", False),
+        ("spark-4.1.4/transform_structures", True),  # its offset log names no merge operator
+    ],
+)
+def test_merged_values_are_joined_as_the_offset_log_says(
+    case: str, commas: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = hdfsstore.Checkpoint(DATA / case / "checkpoint")
+    state = checkpoint.operator_state(0)
+    with_comma = without = 0
+    for partition_id in (0, 1):
+        reader = state.reader(state.operator.store(), partition_id, "seen")
+        for chunk in reader.stream(state.version, RecordChunk.copy):
+            *_, a, b = rocksdb_rows.elements(pa.py_buffer(chunk.data), chunk.values, True, True)
+            with_comma, without = with_comma + a, without + b
+    assert (with_comma > 0, without > 0) == (commas, not commas)
+    checkpoint.read_state(state_var="seen")
+    assert "another tool" not in caplog.text
 
 
 def test_one_key_with_row_checksums() -> None:
