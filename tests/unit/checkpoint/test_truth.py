@@ -112,11 +112,14 @@ def test_there_is_a_checkpoint_of_each_kind_from_each_spark(spark: str) -> None:
         ("4.3", {
             "unique_ids", "unique_ids_zips", "unique_ids_snapshots", "unique_ids_retried", "untracked_rows",
             "join_left_outer", "join_format3", "join_format3_outer", "join_format4", "join_format4_unique_ids",
-            "row_checksum", "row_checksum_zips", "row_checksum_join", "codec_zstd", "many_levels", "compact_on_commit",
-            "range_deletions", "range_deletions_in_changelogs", "single_deletions", "ingested",
+            "row_checksum", "row_checksum_zips", "row_checksum_join", "codec_snappy", "codec_zstd", "many_levels",
+            "compact_on_commit", "range_deletions", "range_deletions_in_changelogs", "single_deletions", "ingested",
+            "session_window", "session_window_zips", "drop_duplicates", "drop_duplicates_within_watermark",
+            "global_limit", "flat_map_groups_with_state", "apply_in_pandas_with_state", "join_format4_outer",
+            "join_right_outer",
             *(f"compression_{name}" for name in ("none", "snappy", "z", "bzip2", "lz4hc", "zstd")),
             *(f"checksum_{name}" for name in ("kcrc32c", "kxxhash", "kxxhash64", "knochecksum")),
-            *(f"format_version_{number}" for number in (2, 3, 4, 6)),
+            *(f"format_version_{number}" for number in (1, 2, 3, 4, 6)),
         }),
     ],
 )  # fmt: skip
@@ -124,16 +127,20 @@ def test_there_is_a_checkpoint_of_each_kind_on_rocksdb(spark: str, kinds: set[st
     assert {path.parent.name.removeprefix("rocksdb_") for path in DATA.glob(f"spark-{spark}*/rocksdb_*/truth")} >= kinds
 
 
-@pytest.mark.parametrize("spark", ["4.0.0", "4.0.5", "4.1", "4.3"])
-def test_there_is_state_of_transform_with_state(spark: str) -> None:
+@pytest.mark.parametrize(
+    ("spark", "kinds"),
+    [
+        ("4.0.0", {"with_state"}),
+        ("4.0.5", {"ttl", "event_timers", "avro_totals", "jvm"}),
+        ("4.1", {"structures", "avro_totals"}),
+        ("4.3", {
+            "structures", "structures_zips", "unique_ids", "merge_operator_1", "merge_operator_2", "row_checksum",
+            "row_checksum_zips", "ttl", "ttl_zips", "ttl_expired", "event_timers", "event_timers_zips", "clock_timers",
+            "avro", "avro_zips", "avro_ttl", "avro_timers", "avro_evolved", "avro_evolved_zips", "jvm",
+            "jvm_pairs_zips", "jvm_avro", "jvm_avro_ttl",
+        }),
+    ],
+)  # fmt: skip
+def test_there_is_state_of_transform_with_state(spark: str, kinds: set[str]) -> None:
     found = {path.parent.name for path in DATA.glob(f"spark-{spark}*/transform_*/truth")}
-    assert found & {"transform_with_state", "transform_structures", "transform_avro_totals"}
-    if spark == "4.3":
-        assert found >= {
-            f"transform_{name}"
-            for name in (
-                "structures_zips", "unique_ids", "merge_operator_1", "merge_operator_2", "row_checksum_zips", "ttl",
-                "ttl_zips", "ttl_expired", "event_timers", "clock_timers", "avro", "avro_zips", "avro_ttl",
-                "avro_timers", "avro_evolved", "avro_evolved_zips",
-            )
-        }  # fmt: skip
+    assert {name.removeprefix("transform_") for name in found} >= kinds
