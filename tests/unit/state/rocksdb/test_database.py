@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from hdfsstore.errors import UnsupportedProviderError
 from hdfsstore.fs.local_files import LocalFileManager
 from hdfsstore.state.rocksdb.archive import decode
 from hdfsstore.state.rocksdb.database import Database
+from hdfsstore.state.rocksdb.manifest import LiveFile, live_files
 from tests.support.databases import (
     CHECKSUMS,
     COMPRESSIONS,
@@ -84,6 +85,34 @@ def test_formats(tmp_path: Path, format_version: int, index_restarts: int) -> No
 def test_compressions_and_checksums(tmp_path: Path, compression: str, checksum: str, format_version: int) -> None:
     rows = written(tmp_path, compression=compression, checksum=checksum, format_version=format_version)
     assert rows_of(opened(archive_of(tmp_path / "db", tmp_path), tmp_path).chunks()) == rows
+
+
+def small_levels(found: Options, _: BlockBasedOptions) -> None:
+    found.set_disable_auto_compactions(False)
+    found.set_level_zero_file_num_compaction_trigger(2)
+    found.set_max_bytes_for_level_base(4000)
+    found.set_max_bytes_for_level_multiplier(2)
+    found.set_target_file_size_base(2000)
+
+
+def levels_of(files: Sequence[LiveFile], user_key: bytes) -> set[int]:
+    """The levels after 0 that may have a key."""
+    return {
+        file.level for file in files if file.level and file.keys.smallest[:-8] <= user_key <= file.keys.largest[:-8]
+    }
+
+
+def test_three_levels_that_overlap(tmp_path: Path) -> None:
+    how, chance = options(change=small_levels, block_size=500), random.Random(1)
+    most = 0
+    while most < 3:  # compactions run in the background
+        database = Rdict(str(tmp_path / "db"), how)
+        fill(database, chance)
+        database.close()
+        archive = archive_of(tmp_path / "db", tmp_path)
+        files = live_files(archive.files, "1.zip")
+        most = max(len(levels_of(files, key(number))) for number in range(900))
+    assert rows_of(opened(archive, tmp_path).chunks()) == by_rocksdb(tmp_path / "db", how)
 
 
 def with_hashes(_: Options, table: BlockBasedOptions) -> None:
