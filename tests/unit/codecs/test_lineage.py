@@ -20,12 +20,9 @@ from hdfsstore.codecs.lineage import (
 )
 from hdfsstore.codecs.records import Start
 from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedVersionError
+from tests.support.changelogs import UNKNOWN_LAYOUTS, WITHOUT_LAYOUT, utf
 
 A, B = "0a6a1a4a-5e3c-4b5b-8a3e-0123456789ab", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
-
-
-def utf(text: str) -> bytes:
-    return len(text).to_bytes(2, "big") + text.encode()
 
 
 def lineage_of(count: int, first: int = 1) -> list[LineageItem]:
@@ -152,23 +149,7 @@ def test_records_with_types_without_a_unique_id() -> None:
     assert stream.read() == b"rest"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\0",
-        b"\xff\xff\xff\xff",  # no record
-        b"\0\0\0\x18" + bytes(24),
-        b"\0\1\x76\x32" + bytes(10),  # "v"
-        utf("v)") + bytes(10),  # SPARK-52553
-        utf("v") + bytes(10),
-        utf("\0\x10") + bytes(10),
-        utf("v1") + bytes(10),
-        utf("v99999") + bytes(10),  # no short
-        b"\xf0\x00" + bytes(10),  # SPARK-51922
-        b"\0\2v",
-    ],
-)
+@pytest.mark.parametrize("content", WITHOUT_LAYOUT)
 def test_what_spark_takes_for_records_without_types(content: bytes) -> None:
     stream = io.BytesIO(content)
     start = read_start(stream, "f")
@@ -176,7 +157,7 @@ def test_what_spark_takes_for_records_without_types(content: bytes) -> None:
     assert start.rest + stream.read() == content
 
 
-@pytest.mark.parametrize("layout", ["v0", "v3", "v4", "v7", "v02", "v-2", "v+2"])
+@pytest.mark.parametrize("layout", [*UNKNOWN_LAYOUTS, "v3", "v4"])
 def test_layouts_that_no_changelog_without_a_unique_id_has(layout: str) -> None:
     with pytest.raises(UnsupportedVersionError, match="layout") as caught:
         read_start(io.BytesIO(utf(layout) + bytes(10)), "f")
