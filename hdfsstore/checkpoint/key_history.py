@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -118,6 +117,8 @@ def read_history(
 ) -> History:
     """Reads the state after the first batch that can be read, and then what each batch that can be read changed.
 
+    A whole key is looked for where Spark's hash places it. If it is not there, rows are read to check the hash.
+
     Args:
         request: for the rows; it names no batch, key or shape.
         parse: gives the keys that are meant.
@@ -129,6 +130,9 @@ def read_history(
     """
     story = _Story(checkpoint, request, parse, batches)
     tables = [story.after(batch) for batch in watch(batches)]
+    if placed_otherwise := story.placed_otherwise(is_found=any(map(len, tables))):
+        story = _Story(checkpoint, request, parse, batches, placed_otherwise)
+        tables = [story.after(batch) for batch in batches]
     if len(story.unavailable) == len(batches):
         raise story.unavailable[batches[-1].batch_id]
     table = pa.concat_tables(tables)
@@ -141,10 +145,20 @@ def read_history(
 
 
 class _Story:
-    """Follows rows from batch to batch."""
+    """Follows rows from batch to batch.
+
+    Args:
+        placed_otherwise: the numbers of partitions with which Spark's hash does not place the keys.
+        The others: as read_history has them.
+    """
 
     def __init__(
-        self, checkpoint: HistoryReader, request: StateRequest, parse: ParseKey, batches: Sequence[Batch]
+        self,
+        checkpoint: HistoryReader,
+        request: StateRequest,
+        parse: ParseKey,
+        batches: Sequence[Batch],
+        placed_otherwise: Collection[int | None] = (),
     ) -> None:
         self.unavailable: dict[int, StateStoreError] = {}
         schema = checkpoint.rows_to_read(replace(request, batch_id=batches[-1].batch_id)).schema
@@ -153,7 +167,9 @@ class _Story:
         self._request = request
         self._pattern = parse(unique_names(schema))
         self._last_of_number = {batch.num_partitions: batch.batch_id for batch in batches}
-        self._partitions: dict[int | None, list[int] | None] = {}  # by the number of partitions
+        # By the number of partitions: where the key is by its hash, and the last batch that was read.
+        self._places: dict[int | None, KeyPlace | None] = dict.fromkeys(placed_otherwise)
+        self._last_read: dict[int | None, StateRequest] = {}
         self._rows: IdentifiedRows | None = None
         self._rows_after = -1  # this batch
 
@@ -161,13 +177,15 @@ class _Story:
         """The rows after this batch, and those that it removed. Call it for the batches in their order."""
         before = self._rows
         try:
-            rows = self._state(self._at(batch)) if before is None else self._next(self._at(batch), before)
+            request = self._at(batch)
+            rows = self._state(request) if before is None else self._next(request, before)
         except (BatchNotAvailableError, CheckpointNotFoundError, MissingFileError) as error:
             self.unavailable[batch.batch_id] = error
             return self._table(batch, [])
         if before is None:
             before = self.identity.together([]) if batch.batch_id == 0 else rows
         self._rows, self._rows_after = rows, batch.batch_id
+        self._last_read[batch.num_partitions] = request
         kinds, _, is_removed = differences(before, rows)
         removed = before.table.filter(is_removed)
         if self.identity.has_values:
@@ -176,12 +194,27 @@ class _Story:
             removed = removed.set_column(removed.num_columns - 1, content, nulls)
         return self._table(batch, [(kinds, rows.table), (pa.repeat(pa.scalar(REMOVED), len(removed)), removed)])
 
+    def placed_otherwise(self, *, is_found: bool) -> set[int | None]:
+        """The numbers of partitions with which the key may be in another partition than that of its hash.
+
+        A key that was found is in no other partition, unless their number was changed by hand.
+        """
+        if is_found and len(self._last_of_number) == 1:
+            return set()
+        return {
+            number
+            for number, request in self._last_read.items()
+            if (place := self._places[number]) is not None and not holds_by_hash(self._checkpoint, request, place)
+        }
+
     def _at(self, batch: Batch) -> StateRequest:
         number = batch.num_partitions
-        if number not in self._partitions:
+        if number not in self._places:
             last = replace(self._request, batch_id=self._last_of_number[number])
-            self._partitions[number] = partitions_of(self._checkpoint, last, self._pattern)
-        return replace(self._request, batch_id=batch.batch_id, partitions=self._partitions[number])
+            self._places[number] = place_of(self._checkpoint, last, self._pattern)
+        place = self._places[number]
+        partitions = None if place is None else [place.partition_id]
+        return replace(self._request, batch_id=batch.batch_id, partitions=partitions)
 
     def _next(self, request: StateRequest, before: IdentifiedRows) -> IdentifiedRows:
         if not self.identity.in_changes:
@@ -222,12 +255,15 @@ class _Story:
         return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def partitions_of(checkpoint: HistoryReader, request: StateRequest, pattern: KeyPattern) -> list[int] | None:
-    """The partition of the key at the request's batch; None if all partitions have to be searched.
+class KeyPlace(NamedTuple):
+    """The partition of a key by Spark's hash, and the number of partitions."""
 
-    The hash is checked against some keys of the partition, because Spark before 3.3 could keep an aggregation in the
-    partitioning of its input.
-    """
+    partition_id: int
+    num_partitions: int
+
+
+def place_of(checkpoint: HistoryReader, request: StateRequest, pattern: KeyPattern) -> KeyPlace | None:
+    """Where Spark looks for the key at the request's batch; None: all partitions have to be searched."""
     operator = checkpoint.operator(request.operator_id, request.batch_id)
     by_key = operator.name in _BY_WHOLE_KEY and request.store_name == DEFAULT_STORE
     if (
@@ -240,14 +276,23 @@ def partitions_of(checkpoint: HistoryReader, request: StateRequest, pattern: Key
     if not store.num_partitions:
         return None
     key_type = from_arrow_schema(pa.schema(list(pattern.row.type)))
-    hashed = partial(partition_ids, struct_type=key_type, num_partitions=store.num_partitions)
     try:
-        partition = hashed(pattern.row)[0].as_py()
-        if partition not in store.partition_ids:
-            return None
-        rows = checkpoint.rows_to_read(replace(request, partitions=[partition]))
-        keys = next((batch["key"] for batch in rows.stream(partition) if batch.num_rows), None)
-        fits = keys is not None and hashed(keys).unique().to_pylist() == [partition]
+        partition = partition_ids(pattern.row, key_type, store.num_partitions)[0].as_py()
     except UnsupportedTypeError:  # Spark's hash does not take such a key, or its collation needs ICU.
         return None
-    return [partition] if fits else None
+    return KeyPlace(partition, store.num_partitions) if partition in store.partition_ids else None
+
+
+def holds_by_hash(checkpoint: HistoryReader, request: StateRequest, place: KeyPlace) -> bool:
+    """Whether the partition has rows at the request's batch, and the first of them are there by the hash of their keys.
+
+    Spark before 3.3 could keep an aggregation in the partitioning of its input, and a number of partitions that was
+    changed by hand leaves rows where they were.
+    """
+    rows = checkpoint.rows_to_read(replace(request, partitions=[place.partition_id]))
+    keys = next((batch["key"] for batch in rows.stream(place.partition_id) if batch.num_rows), None)
+    if keys is None:
+        return False
+    key_type = from_arrow_schema(pa.schema(list(rows.schema.field("key").type)))
+    found: list[int] = partition_ids(keys, key_type, place.num_partitions).unique().to_pylist()
+    return found == [place.partition_id]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hdfsstore.checkpoint.row_converter import RowConverter
+from hdfsstore.codecs.records import RecordChunk
 from tests.services.places import Place
 from tests.support.remote_path import RemotePath
 from tests.support.truth import NEWEST
@@ -67,3 +69,17 @@ def placed(place: Place, uploads: dict[tuple[str, Path], RemotePath]) -> Callabl
         return uploads[copy]
 
     return placed_copy
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of stored rows in each chunk that is decoded."""
+    sizes: list[int] = []
+    decode = RowConverter.decode
+
+    def watched(rows: RowConverter, chunk: RecordChunk) -> Any:
+        sizes.append(len(chunk))
+        return decode(rows, chunk)
+
+    monkeypatch.setattr(RowConverter, "decode", watched)
+    return sizes

@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 import hdfsstore
-from hdfsstore.checkpoint.key_history import partitions_of
-from hdfsstore.checkpoint.row_converter import RowConverter
+from hdfsstore.checkpoint.key_history import holds_by_hash, place_of
 from hdfsstore.checkpoint.state_request import StateRequest
-from hdfsstore.codecs.records import RecordChunk
 from hdfsstore.conditions.fields import ConditionError
 from hdfsstore.conditions.keys import parse_key
 from hdfsstore.conditions.texts import json_texts
@@ -57,18 +55,9 @@ def test_has_all_rows_that_spark_reads_at_each_batch(state: StateOverTime) -> No
 
 
 @pytest.mark.parametrize("case", ["rocksdb_join_left_outer", "rocksdb_join_format3", "rocksdb_join_format4_outer"])
-def test_of_a_join_side_only_what_may_have_the_key_is_decoded(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_join_side_only_what_may_have_the_key_is_decoded(case: str, decoded: list[int]) -> None:
     checkpoint = opened(case)
     every = checkpoint.history({}, join_side="left")
-    decoded: list[int] = []
-    decode = RowConverter.decode
-
-    def watched(rows: RowConverter, chunk: RecordChunk) -> Any:
-        decoded.append(len(chunk))
-        return decode(rows, chunk)
-
-    monkeypatch.setattr(RowConverter, "decode", watched)
-    checkpoint.history({}, join_side="left")
     of_all = sum(decoded)
     keys = every["key"].combine_chunks()
     for row in range(len(keys)):
@@ -166,10 +155,13 @@ def test_a_whole_key_is_looked_for_in_its_partition_only(case: str, arguments: d
     request = StateRequest(0, "default", checkpoint.latest_batch_id, **arguments)
     rows = checkpoint.read_state(**arguments)
     assert len(rows) > 1
+    number = checkpoint.batches[-1].num_partitions
     for key, partition_id in zip(
         json_texts(rows["key"].combine_chunks()), rows["partition_id"].to_pylist(), strict=True
     ):
-        assert partitions_of(checkpoint, request, parse_key(key, rows.schema)) == [partition_id], key
+        place = place_of(checkpoint, request, parse_key(key, rows.schema))
+        assert place == (partition_id, number), key
+        assert holds_by_hash(checkpoint, request, place)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +172,52 @@ def test_a_key_whose_partition_nobody_knows_is_looked_for_everywhere(case: str, 
     rows = checkpoint.read_state(0, store_name)
     pattern = parse_key(json_texts(rows["key"].combine_chunks())[0], rows.schema)
     assert pattern.row is not None
-    assert partitions_of(checkpoint, StateRequest(0, store_name), pattern) is None
+    assert place_of(checkpoint, StateRequest(0, store_name), pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments"),
+    [
+        ("rocksdb_many_levels", {}),
+        ("rocksdb_unique_ids_zips", {}),
+        ("transform_structures_zips", {"state_var": "total"}),
+    ],
+)
+def test_of_a_key_that_was_found_no_other_row_is_decoded(
+    case: str, arguments: dict[str, Any], decoded: list[int]
+) -> None:
+    """Each version is a zip: no changelog has the changes of other keys."""
+    checkpoint = opened(case)
+    every = checkpoint.history({}, **arguments)
+    keys = every["key"].combine_chunks()
+    for row in range(0, len(keys), max(1, len(keys) // 8)):
+        decoded.clear()
+        found = checkpoint.history(keys.slice(row, 1), **arguments)
+        there = found.filter(pc.not_equal(found["change"], "removed"))
+        assert len(there) == sum(decoded) > 0
+    assert len(keys)
+
+
+@pytest.mark.parametrize(
+    ("case", "arguments"),
+    [("aggregation", {}), ("rocksdb_aggregation", {}), ("rocksdb_join_format3", {"join_side": "left"})],
+)
+def test_a_key_is_found_where_its_hash_does_not_place_it(case: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    """As in a query begun before Spark 3.3, whose aggregation has the partitions of its input."""
+    copy = Path(shutil.copytree(opened(case).path, tmp_path / "checkpoint"))
+    state = copy / "state/0"
+    for old, new in (("0", "moved"), ("1", "0"), ("moved", "1"), ("1/_metadata", "0/_metadata")):
+        if (state / old).exists():
+            (state / old).rename(state / new)
+    checkpoint = hdfsstore.Checkpoint(copy)
+    every = checkpoint.history({}, **arguments)
+    assert counted(every) == counted(opened(case).history({}, **arguments))
+    keys = every["key"].combine_chunks()
+    texts = json_texts(keys)
+    for text, row in {text: row for row, text in enumerate(texts)}.items():
+        expected = counted(every.filter(pa.array([other == text for other in texts])))
+        assert counted(checkpoint.history(keys.slice(row, 1), **arguments)) == expected, text
+    assert len(keys)
 
 
 def test_a_key_by_values_of_python() -> None:
