@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,20 @@ def test_one_key(case: str) -> None:
             found = checkpoint.read_state(key=plain)
             assert counted(found) == counted(rows.slice(i, 1))
             assert counted(checkpoint.open_state(key=plain).read_all()) == counted(found)
+
+
+def test_of_one_key_in_sst_files_no_other_row_is_decoded(decoded: list[int]) -> None:
+    checkpoint = hdfsstore.Checkpoint(SPARK / "rocksdb_many_levels/checkpoint")
+    rows = checkpoint.read_state()
+    assert sum(decoded) == len(rows)
+    for key in rows["key"].to_pylist()[::8]:
+        where = f"key.n = {key['n']} and key.word = '{key['word']}'"
+        arguments: list[dict[str, Any]] = [{"key": key}, {"where": where}]
+        for wanted in arguments:
+            decoded.clear()
+            assert checkpoint.read_state(**wanted)["key"].to_pylist() == [key]
+            assert checkpoint.open_state(**wanted).read_all()["key"].to_pylist() == [key]
+            assert sum(decoded) == 2, wanted
 
 
 @pytest.mark.parametrize("case", ["aggregation", "rocksdb_unique_ids"])
@@ -169,21 +184,37 @@ def test_a_batch_that_retention_has_passed(placed: Callable[[Path], Any]) -> Non
         checkpoint.read_state(batch_id=0)
 
 
-def test_a_moved_checkpoint_that_may_only_be_read(copy: Callable[[str], Path]) -> None:
-    path = copy("join_inner")
-    expected = counted(hdfsstore.Checkpoint(SPARK / "join_inner/checkpoint").read_state(join_side="left"))
-    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+@pytest.mark.parametrize(
+    ("case", "has_changes"),
+    [("join_inner", True), ("rocksdb_join_left_outer", True), ("rocksdb_join_right_outer", False)],
+)
+def test_a_moved_checkpoint_that_may_only_be_read(
+    case: str, has_changes: bool, copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written into it, nor into the folder for temporary files."""
+    path, temporary = copy(case), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    expected = counted(hdfsstore.Checkpoint(SPARK / case / "checkpoint").read_state(join_side="left"))
+    before = modified(path, temporary)
     for file in (path, *path.rglob("*")):
         file.chmod(stat.S_IRUSR | (stat.S_IXUSR if file.is_dir() else 0))
     try:
         checkpoint = hdfsstore.Checkpoint(path)
         assert counted(checkpoint.read_state(join_side="left")) == expected
         assert counted(checkpoint.open_state(join_side="left").read_all()) == expected
-        checkpoint.read_changes(0, checkpoint.latest_batch_id, store_name="left-keyToNumValues")
-        assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+        assert checkpoint.history({}, join_side="left").num_rows > 0
+        if has_changes:
+            checkpoint.read_changes(0, checkpoint.latest_batch_id, store_name="left-keyToNumValues")
+        assert modified(path, temporary) == before
     finally:
         for file in (path, *path.rglob("*")):
             file.chmod(stat.S_IRWXU)
+
+
+def modified(*folders: Path) -> dict[Path, int]:
+    """When each file, and each folder with the names in it, was changed."""
+    return {path: path.stat().st_mtime_ns for folder in folders for path in (folder, *folder.rglob("*"))}
 
 
 def test_schemas_of_the_users(copy: Callable[[str], Path]) -> None:

@@ -101,6 +101,21 @@ def test_merged_values_are_joined_as_the_offset_log_says(
     assert "another tool" not in caplog.text
 
 
+@pytest.mark.parametrize("variable", ["total", "seen", "times"])
+@pytest.mark.parametrize("case", ["transform_structures", "transform_structures_zips"])
+def test_of_one_key_no_other_row_is_decoded(case: str, variable: str, decoded: list[int]) -> None:
+    """A map has a stored row for each entry, and a list one for all elements."""
+    checkpoint = hdfsstore.Checkpoint(DATA / f"spark-4.3.0/{case}/checkpoint")
+    table = checkpoint.read_state(state_var=variable)
+    of_all = sum(decoded)
+    keys = {repr(key): key for key in table["key"].to_pylist()}
+    for key in keys.values():
+        decoded.clear()
+        found = checkpoint.read_state(state_var=variable, key=key)
+        assert sum(decoded) == (len(found) if variable == "times" else 1)
+        assert sum(decoded) < of_all
+
+
 def test_one_key_with_row_checksums() -> None:
     checkpoint = hdfsstore.Checkpoint(DATA / "spark-4.3.0/transform_row_checksum_zips/checkpoint")
     table = checkpoint.read_state(state_var="seen")
