@@ -57,7 +57,7 @@ class HdfsClient(Protocol):
         """The folder's entries, in any order."""
 
     def info(self, path: str) -> FileInfo:
-        """What is known of a path, with its time in milliseconds or, from libhdfs, in seconds."""
+        """What is known of a path, with its time in milliseconds."""
 
     def open(self, path: str) -> ReadableFile: ...
 

@@ -2,17 +2,20 @@
 
 What pyarrow and libhdfs do on their own accord, and what is done about it here:
 
-    move deletes the target when a rename fails,          java_rename.py
-    for whatever reason
-    get_file_info says NotFound for any error             the file is opened then, which says why it fails
+    move deletes the target when a rename fails,          java_files.py
+    for whatever reason; get_file_info says NotFound
+    for any error, and times are in seconds
     delete of a missing file is an error                  the file is looked for
     the size of an open file is that of the file that     the end of the open one is looked at: after a longer
     has its name now                                      or a shorter one has come, it is opened again
+    of the blocks of an open file, the first ten are      all are known when it is opened
+    known; others are those of the file that has its
+    name now
     a name with a character above U+FFFF becomes          it is refused
     another name, one with a zero ends there
     "Unknown error 255" for whatever Java says            libhdfs is asked for what it was (libhdfs_library.py)
     each file has three replicas                          none are named, so that dfs.replication counts
-    times are in seconds                                  as it is
+    times in lists are in seconds                         as it is
     a forked child hangs                                  it gets a typed error
     what is dropped is closed, which may wait for a       no client is ever dropped, a file that is given up is
     server, with the interpreter's lock, and hangs in a   closed on a thread, and a forked child drops no file of
@@ -32,11 +35,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow.fs import FileInfo, FileSelector, FileType, HadoopFileSystem
+from pyarrow.fs import FileInfo, FileSelector, HadoopFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.java_rename import JavaFiles, error_of
+from hdfsstore.fs.hdfs.java_files import JavaFiles, error_of
 from hdfsstore.fs.hdfs.libhdfs_library import last_exception
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 _NO_NAME = re.compile("[\0\ud800-\udfff\U00010000-\U0010ffff]")
 
 _TIMES_REPLACED = 10
+_ALL_BLOCKS = {"dfs.client.read.prefetch.size": str(1 << 60)}
 
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
@@ -64,7 +68,7 @@ class LibhdfsClient:
                 remedy="Use hdfs-native (`client` of the storage options), or HDFS in the child alone",
             )
         _pid_of_jvm = os.getpid()
-        conf = dict(settings.conf)
+        conf = {**dict(settings.conf), **_ALL_BLOCKS}
         host, _, port = settings.authority.partition(":")
         with _errors(settings.url):
             if port:
@@ -80,14 +84,8 @@ class LibhdfsClient:
         return infos
 
     def info(self, path: str) -> FileInfo:
-        with _errors(path):
-            info = self._fs.get_file_info(path)
-            if info.type == FileType.NotFound:
-                self._fs.open_input_file(path).close()
-                info = self._fs.get_file_info(path)  # made, or to be reached, since
-            if info.type == FileType.NotFound:
-                raise FileNotFoundError(path)
-        return info
+        _check_name(path)
+        return self._java.info(path)
 
     def open(self, path: str) -> LibhdfsReadableFile:
         for _ in range(_TIMES_REPLACED):

@@ -1,6 +1,6 @@
-"""Renames files of a local folder by Hadoop's FileSystem, in a JVM of this process: `python -m ... <folder>`.
+"""Calls Hadoop's FileSystem for a local folder, in a JVM of this process: `python -m ... <folder>`.
 
-The JVM is started as libhdfs starts it, which these tests do without. Prints the outcome of each rename as JSON.
+The JVM is started as libhdfs starts it, which these tests do without. Prints the outcome of each call as JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.java_rename import JavaFiles
+from hdfsstore.fs.hdfs.java_files import JavaFiles
 
 _OPTIONS = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dsun.jnu.encoding=UTF-8", "-Dfile.encoding=UTF-8")
 _JNI_1_8 = 0x00010008
@@ -53,10 +53,19 @@ def outcome(files: JavaFiles, source: Path, target: Path, *, overwrite: bool) ->
     return "done"
 
 
+def info(files: JavaFiles, path: Path) -> str:
+    """Type and size, and whether its time is that of the system in milliseconds; or the type of the error."""
+    try:
+        found = files.info(str(path))
+    except (OSError, HdfsError) as error:
+        return type(error).__name__
+    return f"{found.type.name} {found.size} {found.mtime_ns == path.stat().st_mtime_ns // 1_000_000 * 1_000_000}"
+
+
 def main(folder: Path) -> None:
     start_jvm()
     files = JavaFiles("file:///", {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem"}, None)
-    outcomes = {}
+    outcomes: dict[str, object] = {}
     for name in ("plain", "\u00fc", "\U0001f986"):
         source, target = folder / f"{name}.tmp", folder / name
         source.write_text("1")
@@ -73,6 +82,7 @@ def main(folder: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         outcomes["threads"] = ",".join(sorted(set(pool.map(race, range(400)))))
+    outcomes["infos"] = [info(files, path) for path in (folder / "plain", folder, folder / "gone")]
     print(json.dumps(outcomes))
 
 

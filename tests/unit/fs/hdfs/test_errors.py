@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.java_rename import error_of
+from hdfsstore.fs.hdfs.java_files import error_of
 from hdfsstore.fs.hdfs.native_client import shown
 
 

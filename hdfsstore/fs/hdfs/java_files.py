@@ -1,8 +1,10 @@
-"""Hadoop's rename that may overwrite, in the JVM that libhdfs has started.
+"""What libhdfs does not do, in the JVM that it has started.
 
 libhdfs has only the old rename, which never overwrites and does not say why it fails; pyarrow's move deletes the target
-when that rename fails, for whatever reason. So FileSystem.rename(Path, Path, Options.Rename...) is called through JNI:
-a table of functions, whose places are fixed by the Java Native Interface Specification, chapter 4.
+when that rename fails, for whatever reason. libhdfs tells times in seconds, in which a file may be written twice;
+pyarrow's get_file_info says NotFound for any error. So FileSystem.rename(Path, Path, Options.Rename...) and
+getFileStatus(Path) are called through JNI: a table of functions, whose places are fixed by the Java Native Interface
+Specification, chapter 4.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.fs.hdfs.client import NO_DATANODE, HdfsError
 
@@ -42,11 +46,18 @@ _BROKEN = re.compile(
     r"|All datanodes .* are bad"
 )
 _PATH, _CONF, _OPTION = f"{_HADOOP}/fs/Path", f"{_HADOOP}/conf/Configuration", f"{_HADOOP}/fs/Options$Rename"
-_FILES = f"{_HADOOP}/fs/FileSystem"
+_FILES, _STATUS = f"{_HADOOP}/fs/FileSystem", f"{_HADOOP}/fs/FileStatus"
 # What toString() of an exception begins with; RemoteException has the NameNode's exception in parentheses.
 _EXCEPTION = re.compile(r"(?:[\w.$]*\.RemoteException\()?(?:[\w$]+\.)*(?P<kind>[\w$]+)\)?:?\s*(?P<message>.*)")
 
 _pointer = ctypes.c_void_p
+# By what the signature of a method ends with: the place of the function that calls it, and what that returns.
+_RETURNS = {
+    ";": (36, _pointer),
+    "Z": (39, ctypes.c_uint8),
+    "J": (54, ctypes.c_int64),
+    "V": (63, None),
+}
 
 
 class JavaFiles:
@@ -75,6 +86,17 @@ class JavaFiles:
             paths = [java.new(_PATH, "(Ljava/lang/String;)V", java.text(path)) for path in (source, target)]
             options = java.array_of(_OPTION, java.constant(_OPTION, "OVERWRITE" if overwrite else "NONE"))
             java.call(self._files, _FILES, "rename", f"(L{_PATH};L{_PATH};[L{_OPTION};)V", *paths, options)
+
+    def info(self, path: str) -> FileInfo:
+        """What is known of a path. Raises FileNotFoundError or HdfsError."""
+        with self._calls() as java:
+            of_java = java.new(_PATH, "(Ljava/lang/String;)V", java.text(path))
+            status = java.call(self._files, _FILES, "getFileStatus", f"(L{_PATH};)L{_STATUS};", of_java)
+            modified_ms = java.call(status, _STATUS, "getModificationTime", "()J")
+            if java.call(status, _STATUS, "isDirectory", "()Z"):
+                return FileInfo(path, FileType.Directory, mtime_ns=modified_ms * 1_000_000)
+            size = java.call(status, _STATUS, "getLen", "()J")
+            return FileInfo(path, FileType.File, size=size, mtime_ns=modified_ms * 1_000_000)
 
     @contextmanager
     def _calls(self) -> Iterator[_Java]:
@@ -123,9 +145,8 @@ class _Java:
         return self._checked(self._jni(30, _pointer, _pointer, _pointer, _pointer)(made, constructor, _list(arguments)))
 
     def call(self, target: Any, name: str, method: str, signature: str, *arguments: Any) -> Any:
-        """A method that returns an object or nothing."""
         found = self._method(33, self._class(name), method, signature)
-        number, kind = (63, None) if signature.endswith("V") else (36, _pointer)
+        number, kind = _RETURNS[signature[-1]]
         function = self._jni(number, kind, _pointer, _pointer, _pointer)
         return self._checked(function(target, found, _list(arguments)))
 

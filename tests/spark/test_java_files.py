@@ -1,4 +1,4 @@
-"""Hadoop's rename, as it is called in the JVM that libhdfs starts (hdfsstore/fs/hdfs/java_rename.py)."""
+"""Hadoop's FileSystem, as it is called in the JVM that libhdfs starts (hdfsstore/fs/hdfs/java_files.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hdfsstore.fs.hdfs.libhdfs_library import classes, prepare_environment
 from tests.spark.support.java import use_java
 
 
-def test_renames_by_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_java(monkeypatch)
     monkeypatch.setenv("CLASSPATH", "")
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
@@ -30,6 +30,7 @@ def test_renames_by_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert json.loads(done.stdout.splitlines()[-1]) == {
         **{f"{name} {what}": each for name in names for what, each in outcomes.items()},
         "threads": "done",
+        "infos": ["File 1 True", "Directory None True", "FileNotFoundError"],
     }
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "race"])
     assert [(tmp_path / name).read_text() for name in names] == ["2"] * 3
