@@ -24,6 +24,7 @@ fail when they have only lost the answer.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from pyarrow.fs import FileInfo, FileSystem, FileType, FSSpecHandler, PyFileSyst
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs import typed_errors
+from hdfsstore.fs.arrow_forks import pid_of
 from hdfsstore.fs.arrow_reading import ArrowReader
 from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.request_metrics import RequestMetrics
@@ -65,6 +67,7 @@ class ArrowFileManager(ArrowReader):
         self._kind = kind_of(fs)
         is_hdfs = self._kind in _HDFS and not _is_of_hadoop(fs)
         self._replaces = is_hdfs
+        self._pid = pid_of(fs)
         self.identity = f"{self._kind}://{_place(fs)}"
         self.promises = Promises(
             create_if_absent=is_hdfs,
@@ -72,6 +75,16 @@ class ArrowFileManager(ArrowReader):
             versioned_reads=False,
             tested=False,
         )
+
+    @property
+    def filesystem(self) -> FileSystem:
+        if self._kind in _HDFS and self._pid != os.getpid():
+            raise StateStoreError(
+                "this process was forked from one that has used this filesystem, whose threads do not survive that",
+                self.identity,
+                remedy="Use a URI with hdfs-native (`client` of the storage options), or HDFS in the child alone",
+            )
+        return super().filesystem
 
     def create(self, path: str, content: Iterable[Buffer]) -> None:
         with typed_errors.writing(path):

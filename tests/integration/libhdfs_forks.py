@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable
 
 import pytest
+from fsspec.implementations.arrow import ArrowFSWrapper
+from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
+from tests.integration.hdfs_managers import check_is_refused
 
 SOON_S = 30
 
@@ -73,7 +76,17 @@ def main(uri: str, conf: dict[str, str]) -> None:
     def other_client() -> None:
         assert read_file(resolve(uri, {**conf, "client": "hdfs-native"})[0], path) == b"of the parent"
 
-    print([status_of(child) for child in (collects, same_client, new_client, other_client)])
+    host, port = uri.split("/")[2].split(":")
+    hadoop = HadoopFileSystem(host, int(port), extra_conf=conf)
+    pairs = [(fs, folder) for fs in (hadoop, PyFileSystem(FSSpecHandler(ArrowFSWrapper(hadoop))))]
+    in_parent = [resolve(pair)[0] for pair in pairs]
+    assert [read_file(each, path) for each in in_parent] == [b"of the parent"] * 2
+
+    def pair() -> None:
+        for each in (*in_parent, *(resolve(pair)[0] for pair in pairs)):
+            check_is_refused(each, folder)
+
+    print([status_of(child) for child in (collects, same_client, new_client, other_client, pair)])
     assert read_file(files, path) == b"of the parent"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +19,7 @@ from hdfsstore.fs.hdfs.libhdfs_library import prepare_environment
 from hdfsstore.fs.location import resolve
 from hdfsstore.fs.reading import read_file
 from hdfsstore.spark.querylog.fence import check_fence
+from tests.integration.hdfs_managers import check_is_refused
 from tests.services.hdfs import Hdfs
 
 ROUNDS, RACERS = 200, 8
@@ -44,6 +47,25 @@ def test_one_of_many_racers_creates_a_file(hdfs: Hdfs) -> None:
     assert [len(winners) for winners in won] == [1] * ROUNDS
     assert [read_file(files, f"{folder}/{number}") for number in range(ROUNDS)] == [b"%d" % one for [one] in won]
     assert len(files.list_folder(folder)) == ROUNDS  # the others have deleted what they wrote
+
+
+def test_a_forked_child_gets_an_error(hdfs: Hdfs) -> None:
+    """That of pyarrow's HadoopFileSystem is in libhdfs_forks.py."""
+    pair = PyFileSystem(FSSpecHandler(HdfsFileSystem("127.0.0.1", hdfs.rpc_ports[0]))), "/forked-pairs"
+    files = resolve(pair)[0]
+    files.create(f"{pair[1]}/file", [b"of the parent"])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends it if it hangs
+        status = 1
+        try:
+            for each in (files, resolve(pair)[0]):
+                check_is_refused(each, pair[1])
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read_file(files, f"{pair[1]}/file") == b"of the parent"
 
 
 @pytest.mark.usefixtures("libhdfs")
