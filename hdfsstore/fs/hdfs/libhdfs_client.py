@@ -54,6 +54,9 @@ _ALL_BLOCKS = {"dfs.client.read.prefetch.size": str(1 << 60)}
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
 _files: weakref.WeakSet[LibhdfsReadableFile] = weakref.WeakSet()
+# By its id, what lives on when nothing else refers to it, and when the interpreter ends: that never drops this dict.
+_kept: dict[int, Any] = {}
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 
 class LibhdfsClient:
@@ -140,11 +143,13 @@ class LibhdfsReadableFile:
 class LibhdfsWritableFile:
     """A WritableFile."""
 
+    _is_open = False
+
     def __init__(self, file: Any, path: str) -> None:
         self._file = file
         self._path = path
-        self._is_open = True
         _keep(file)
+        self._is_open = True
 
     def write(self, content: bytes) -> None:
         with _errors(self._path):
@@ -167,7 +172,7 @@ def _close(file: Any) -> None:
     try:
         file.close()
     finally:
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(file))
+        _kept.pop(id(file), None)
 
 
 def _close_given_up(file: Any) -> None:
@@ -176,8 +181,7 @@ def _close_given_up(file: Any) -> None:
 
 
 def _keep(of_arrow: Any) -> None:
-    """Has an object live on when nothing refers to it any more, and when the interpreter ends."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_arrow))
+    _kept[id(of_arrow)] = of_arrow
 
 
 def _keep_files_of_parent() -> None:

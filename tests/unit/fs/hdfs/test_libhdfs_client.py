@@ -1,13 +1,21 @@
-"""What the client of libhdfs refuses before it asks libhdfs, which unit tests do without."""
+"""What the client of libhdfs refuses before it asks libhdfs, which unit tests do without, and how long files live."""
 
 from __future__ import annotations
 
+import gc
+import os
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 
+import pyarrow as pa
 import pytest
 
 from hdfsstore.errors import StateStoreError
-from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
+from hdfsstore.fs.hdfs import libhdfs_client
+from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient, LibhdfsReadableFile, LibhdfsWritableFile
+from tests.support.waiting import wait_until
 
 CALLS: dict[str, Callable[[LibhdfsClient, str], object]] = {
     "list": lambda client, path: client.list_folder(path),
@@ -35,3 +43,68 @@ def test_a_name_that_libhdfs_takes_for_another_is_refused(call: str, name: str, 
     with pytest.raises(StateStoreError, match="hdfs-native") as caught:
         CALLS[call](client, f"/folder/{name}/file")
     assert shown in str(caught.value)
+
+
+class Stream(pa.BufferOutputStream):
+    """Tells how often it was closed, which fails if the test says so."""
+
+    closings = 0
+    fails = False
+
+    def close(self) -> None:
+        self.closings += 1
+        if self.fails:
+            raise OSError("lost")
+        super().close()
+
+
+def given_up(stream: Stream) -> weakref.ref[Stream]:
+    LibhdfsWritableFile(stream, "/file")
+    gc.collect()
+    return weakref.ref(stream)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_may_be_closed_more_than_once_and_is_dropped_then(fails: bool) -> None:
+    stream = Stream()
+    stream.fails = fails
+    file = LibhdfsWritableFile(stream, "/file")
+    for _ in range(3):
+        with pytest.raises(HdfsError, match="lost") if fails else nullcontext():
+            file.close()
+    assert stream.closings == 3
+    there = weakref.ref(stream)
+    del file, stream
+    gc.collect()
+    assert there() is None
+
+
+def test_a_file_that_is_given_up_is_closed_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", os.getpid())
+    there = given_up(Stream())
+    wait_until(lambda: gc.collect() >= 0 and there() is None)
+
+
+def test_a_file_that_a_child_gives_up_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", os.getppid())
+    there = given_up(Stream())
+    gc.collect()
+    stream = there()
+    assert stream is not None
+    assert stream.closings == 0
+    libhdfs_client._close(stream)
+
+
+def test_what_was_not_made_ends_without_a_word() -> None:
+    LibhdfsWritableFile.__new__(LibhdfsWritableFile).__del__()
+
+
+def test_a_forked_child_keeps_the_files_of_its_parent() -> None:
+    file = LibhdfsReadableFile(pa.BufferReader(b"content"), "/file")
+    there = weakref.ref(file._file)
+    libhdfs_client._keep_files_of_parent()
+    del file
+    gc.collect()
+    stream = there()
+    assert stream is not None
+    libhdfs_client._close(stream)
