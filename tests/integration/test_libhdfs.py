@@ -4,6 +4,7 @@ test_hdfs_faults.py."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.file_manager import FileManager
+from hdfsstore.fs.hdfs.client import HdfsError
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
 from hdfsstore.fs.hdfs.settings import HdfsSettings
@@ -122,3 +124,32 @@ def test_errors_say_what_java_says(files: HdfsFileManager) -> None:
     files.create("/said/file", [b""])
     with pytest.raises(StateStoreError, match=r"ParentNotDirectoryException: /said/file .*is not a directory"):
         files.create("/said/file/below", [b""])
+
+
+def test_an_error_of_pyarrow_is_not_told_as_what_java_said_before(hdfs: Hdfs, files: HdfsFileManager) -> None:
+    """A folder that is a file must not look like one that is missing."""
+    files.create("/told/file", [b"content"])
+    client = LibhdfsClient(HdfsSettings.of(hdfs.authority, hdfs.client_conf))
+    with pytest.raises(FileNotFoundError):
+        client.info("/told/missing")
+    with pytest.raises(HdfsError, match="'/told/file' is a file"):
+        client.list_folder("/told/file")
+
+
+def test_without_classes_of_hadoop_it_is_an_error_each_time(hdfs: Hdfs, tmp_path: Path) -> None:
+    """In a process of its own, which libhdfs would end by a crash when it is asked again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from hdfsstore.errors import StateStoreError\n"
+        "from hdfsstore.fs.location import resolve\n"
+        f"files, folder = resolve({hdfs.uri('classes')!r}, {{'client': 'libhdfs'}})\n"
+        "for _ in range(20):\n"
+        "    try:\n"
+        "        files.list_folder(folder)\n"
+        "    except StateStoreError as error:\n"
+        "        print(error)\n"
+    )
+    environment = {**os.environ, "CLASSPATH": "/nowhere.jar"}
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout.count("hadoop classpath") == 20

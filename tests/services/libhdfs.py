@@ -25,7 +25,7 @@ def folder() -> Path:
     own = os.environ.get("ARROW_LIBHDFS_DIR") or f"{os.environ.get('HADOOP_HOME', '')}/lib/native"
     if Path(own, "libhdfs.so").is_file():
         return Path(own)
-    return cache.whole_folder(f"libhdfs-{_VERSION}", _build)
+    return cache.whole_folder(f"libhdfs-{_VERSION}-tls", _build)
 
 
 def _build(folder: Path) -> None:
@@ -41,6 +41,8 @@ def _build(folder: Path) -> None:
         includes = (headers, headers / "linux", common, sources, sources / "include", sources / "os", posix)
         _run(
             compiler,
+            # As in Hadoop's own build, what Java has said stays until it says something else in the thread.
+            "-DHAVE_BETTER_TLS",
             *("-shared", "-fPIC", "-O1", "-w", "-fcommon", "-o", str(folder / "libhdfs.so")),
             *(f"-I{include}" for include in includes),
             *map(str, (*sources.glob("*.c"), *posix.glob("*.c"))),

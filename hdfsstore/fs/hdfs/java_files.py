@@ -20,7 +20,7 @@ from pyarrow.fs import FileInfo, FileType
 
 from hdfsstore.fs.hdfs.client import NO_DATANODE, HdfsError
 
-_OK, _DETACHED = 0, -2
+_OK = 0
 _VERSION = 0x00010008
 _REFERENCES = 32
 _HADOOP = "org/apache/hadoop"
@@ -101,9 +101,8 @@ class JavaFiles:
     @contextmanager
     def _calls(self) -> Iterator[_Java]:
         """The JVM for this thread, which it knows for the time of the block at least."""
-        environment = _pointer()
-        get = _function(self._vm, 6, ctypes.c_int, _pointer, ctypes.c_int)
-        was_known = get(self._vm, ctypes.byref(environment), _VERSION) != _DETACHED
+        environment = _environment(self._vm)
+        was_known = bool(environment)
         if not was_known:
             attach = _function(self._vm, 7, ctypes.c_int, _pointer, _pointer)
             if attach(self._vm, ctypes.byref(environment), None) != _OK:
@@ -140,36 +139,37 @@ class _Java:
         return self._checked(self._jni(163, _pointer, ctypes.c_char_p, ctypes.c_int)(units, len(units) // 2))
 
     def new(self, name: str, signature: str, *arguments: Any) -> Any:
-        made = self._class(name)
+        made = self.find(name)
         constructor = self._method(33, made, "<init>", signature)
         return self._checked(self._jni(30, _pointer, _pointer, _pointer, _pointer)(made, constructor, _list(arguments)))
 
     def call(self, target: Any, name: str, method: str, signature: str, *arguments: Any) -> Any:
-        found = self._method(33, self._class(name), method, signature)
+        found = self._method(33, self.find(name), method, signature)
         number, kind = _RETURNS[signature[-1]]
         function = self._jni(number, kind, _pointer, _pointer, _pointer)
         return self._checked(function(target, found, _list(arguments)))
 
     def call_static(self, name: str, method: str, signature: str, *arguments: Any) -> Any:
-        owner = self._class(name)
+        owner = self.find(name)
         found = self._method(113, owner, method, signature)
         return self._checked(self._jni(116, _pointer, _pointer, _pointer, _pointer)(owner, found, _list(arguments)))
 
     def constant(self, name: str, constant: str) -> Any:
         """The constant of an enum."""
-        owner = self._class(name)
+        owner = self.find(name)
         field = self._method(144, owner, constant, f"L{name};")
         return self._checked(self._jni(145, _pointer, _pointer, _pointer)(owner, field))
 
     def array_of(self, name: str, element: Any) -> Any:
         make = self._jni(172, _pointer, ctypes.c_int, _pointer, _pointer)
-        return self._checked(make(1, self._class(name), element))
+        return self._checked(make(1, self.find(name), element))
 
     def keep(self, reference: Any) -> Any:
         """A reference that other threads may use, and that is never given back."""
         return self._checked(self._jni(21, _pointer, _pointer)(reference))
 
-    def _class(self, name: str) -> Any:
+    def find(self, name: str) -> Any:
+        """A class."""
         return self._checked(self._jni(6, _pointer, ctypes.c_char_p)(name.encode()))
 
     def _method(self, number: int, owner: Any, name: str, signature: str) -> Any:
@@ -210,13 +210,43 @@ def error_of(said: str) -> Exception:
     return HdfsError(kind, message, may_pass=may_pass)
 
 
+def is_ready() -> bool:
+    """Whether a call of libhdfs has got as far as Hadoop in this thread: the JVM knows it, and has Hadoop's classes."""
+    vm = _vm()
+    environment = None if vm is None else _environment(vm)
+    if not environment:
+        return False
+    java = _Java(environment)
+    try:
+        java.begin()
+        try:
+            java.find(_FILES)
+        finally:
+            java.end()
+    except HdfsError:
+        return False
+    return True
+
+
 def _created_vm() -> Any:
+    vm = _vm()
+    if vm is None:
+        raise HdfsError("libhdfs", "there is no JVM in the process", may_pass=False)
+    return vm
+
+
+def _vm() -> Any:
     vm, number = _pointer(), ctypes.c_int()
     # Already loaded, and found by its name.
     ctypes.CDLL("libjvm.so").JNI_GetCreatedJavaVMs(ctypes.byref(vm), 1, ctypes.byref(number))
-    if not number.value:
-        raise HdfsError("libhdfs", "there is no JVM in the process", may_pass=False)
-    return vm
+    return vm if number.value else None
+
+
+def _environment(vm: Any) -> Any:
+    """The JVM for this thread; null if it does not know the thread."""
+    environment = _pointer()
+    _function(vm, 6, ctypes.c_int, _pointer, ctypes.c_int)(vm, ctypes.byref(environment), _VERSION)
+    return environment
 
 
 def _function(table: Any, number: int, result: Any, *arguments: Any) -> Any:

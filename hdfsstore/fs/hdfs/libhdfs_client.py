@@ -14,6 +14,8 @@ What pyarrow and libhdfs do on their own accord, and what is done about it here:
     a name with a character above U+FFFF becomes          it is refused
     another name, one with a zero ends there
     "Unknown error 255" for whatever Java says            libhdfs is asked for what it was (libhdfs_library.py)
+    where it has no classes of Hadoop, it fails once,     it is not called again
+    and then crashes
     each file has three replicas                          none are named, so that dfs.replication counts
     times in lists are in seconds                         as it is
     a forked child hangs                                  it gets a typed error
@@ -39,7 +41,7 @@ from pyarrow.fs import FileInfo, FileSelector, HadoopFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.java_files import JavaFiles, error_of
+from hdfsstore.fs.hdfs.java_files import JavaFiles, error_of, is_ready
 from hdfsstore.fs.hdfs.libhdfs_library import last_exception
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 
@@ -48,11 +50,14 @@ if TYPE_CHECKING:
 
 _NO_NAME = re.compile("[\0\ud800-\udfff\U00010000-\U0010ffff]")
 
+_NOT_CONNECTED = "HDFS connection failed"
 _TIMES_REPLACED = 10
 _ALL_BLOCKS = {"dfs.client.read.prefetch.size": str(1 << 60)}
 
 # The process that has started the JVM. There is one JVM in a process, and it does not survive a fork.
 _pid_of_jvm: int | None = None
+# Whether libhdfs has made a client in this process, or could not; None: it was not asked yet.
+_works: bool | None = None
 _files: weakref.WeakSet[LibhdfsReadableFile] = weakref.WeakSet()
 # By its id, what lives on when nothing else refers to it, and when the interpreter ends: that never drops this dict.
 _kept: dict[int, Any] = {}
@@ -63,21 +68,28 @@ class LibhdfsClient:
     """An HdfsClient. It is used in the process that has made it."""
 
     def __init__(self, settings: HdfsSettings) -> None:
-        global _pid_of_jvm
+        global _pid_of_jvm, _works
         if _pid_of_jvm not in (None, os.getpid()):
             raise StateStoreError(
                 "this process was forked from one that has used libhdfs, whose JVM does not survive that",
                 settings.url,
                 remedy="Use hdfs-native (`client` of the storage options), or HDFS in the child alone",
             )
+        if _works is False:
+            raise _not_started(settings.url)
         _pid_of_jvm = os.getpid()
         conf = {**dict(settings.conf), **_ALL_BLOCKS}
         host, _, port = settings.authority.partition(":")
-        with _errors(settings.url):
-            if port:
-                self._fs = HadoopFileSystem(host, int(port), user=settings.user, replication=0, extra_conf=conf)
-            else:
-                self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, replication=0, extra_conf=conf)
+        place = (host, int(port)) if port else (settings.url, 0)
+        try:
+            with _errors(settings.url):
+                self._fs = HadoopFileSystem(*place, user=settings.user, replication=0, extra_conf=conf)
+        except HdfsError:
+            if _works or is_ready():
+                raise
+            _works = False
+            raise _not_started(settings.url) from None
+        _works = True
         _keep(self._fs)
         self._java = JavaFiles(settings.url, conf, settings.user)
 
@@ -192,6 +204,15 @@ def _keep_files_of_parent() -> None:
 os.register_at_fork(after_in_child=_keep_files_of_parent)
 
 
+def _not_started(url: str) -> StateStoreError:
+    return StateStoreError(
+        "libhdfs has started no JVM with Hadoop's classes, as it has said on stderr",
+        url,
+        remedy="Set CLASSPATH to what `hadoop classpath --glob` says, or to nothing, and start the process again; "
+        "or use hdfs-native (`client` of the storage options)",
+    )
+
+
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
     _check_name(path)
@@ -202,7 +223,9 @@ def _errors(path: str) -> Iterator[None]:
     except PermissionError as error:
         raise HdfsError("AccessControlException", str(error), may_pass=False) from None
     except (OSError, pa.ArrowException) as error:
-        said = last_exception()
+        # Any other error without a number is pyarrow's own: what Java said last was of an earlier call.
+        is_of_java = getattr(error, "errno", None) or str(error) == _NOT_CONNECTED
+        said = last_exception() if is_of_java else None
         if said is not None:
             raise error_of(said) from None
         raise HdfsError("libhdfs", str(error).partition("\n")[0], may_pass=False) from None

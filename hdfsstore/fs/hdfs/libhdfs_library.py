@@ -11,6 +11,8 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
+from hdfsstore.fs.hdfs.java_files import is_ready
+
 log = logging.getLogger("hdfsstore.fs.hdfs")
 
 _SECONDS = 60
@@ -38,9 +40,12 @@ def prepare_environment() -> None:
 
 
 def last_exception() -> str | None:
-    """What Java has said when the last call of libhdfs failed in this thread; None: libhdfs is older than 3.0."""
+    """What Java said when a call of libhdfs last failed in this thread; None: nothing, or libhdfs is older than 3.0."""
     library = find_libhdfs()
-    function = None if library is None else getattr(ctypes.CDLL(str(library)), "hdfsGetLastExceptionStackTrace", None)
+    # In other threads libhdfs would read memory that it has given back, or never had.
+    if library is None or not is_ready():
+        return None
+    function = getattr(ctypes.CDLL(str(library)), "hdfsGetLastExceptionStackTrace", None)
     if function is None:
         return None
     function.restype = ctypes.c_char_p

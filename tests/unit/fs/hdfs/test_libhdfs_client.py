@@ -15,6 +15,7 @@ from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs import libhdfs_client
 from hdfsstore.fs.hdfs.client import HdfsError
 from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient, LibhdfsReadableFile, LibhdfsWritableFile
+from hdfsstore.fs.hdfs.settings import HdfsSettings
 from tests.support.waiting import wait_until
 
 CALLS: dict[str, Callable[[LibhdfsClient, str], object]] = {
@@ -108,3 +109,42 @@ def test_a_forked_child_keeps_the_files_of_its_parent() -> None:
     stream = there()
     assert stream is not None
     libhdfs_client._close(stream)
+
+
+SAID = "java.io.IOException: it is so"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(255, "Unknown error 255"), "IOException: it is so"),
+        (OSError("HDFS connection failed"), "IOException: it is so"),
+        (OSError("'/a' is a file"), "libhdfs: '/a' is a file"),
+        (pa.ArrowInvalid("no trailing slash"), "libhdfs: no trailing slash"),
+    ],
+    ids=["a number", "no connection", "none", "no OSError"],
+)
+def test_java_is_asked_only_where_an_error_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    monkeypatch.setattr(libhdfs_client, "last_exception", lambda: SAID)
+    with pytest.raises(HdfsError, match=f"^{told}$"), libhdfs_client._errors("/a"):
+        raise error
+
+
+def test_libhdfs_is_asked_nothing_in_a_process_without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", None)
+    monkeypatch.setattr(libhdfs_client, "_works", None)
+    asked = []
+
+    def fails(*_: object, **__: object) -> None:
+        asked.append(1)
+        raise OSError("HDFS connection failed")
+
+    monkeypatch.setattr(libhdfs_client, "HadoopFileSystem", fails)
+    monkeypatch.setattr(libhdfs_client, "last_exception", lambda: None)
+    monkeypatch.setattr(libhdfs_client, "is_ready", lambda: False)
+    for _ in range(2):
+        with pytest.raises(StateStoreError, match="hadoop classpath"):
+            LibhdfsClient(HdfsSettings.of("host:1", {}))
+    assert asked == [1]
