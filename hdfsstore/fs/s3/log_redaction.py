@@ -9,13 +9,19 @@ from hdfsstore.fs.secret import HIDDEN
 
 _NAMES = (
     "AccessKeyId",
+    "accessToken",
     "Authorization",
+    "clientSecret",
     "ExternalId",
+    "refreshToken",
     "SecretAccessKey",
     "SessionToken",
     "SSECustomerKey",
+    "WebIdentityToken",
+    "x-amz-s3session-token",
     "x-amz-security-token",
     "x-amz-server-side-encryption-customer-key",
+    "x-amz-sso_bearer_token",
 )
 # A name, as in a dict, a header or XML; and its value: a text in quotes, as Python shows it, or all up to a tag, the
 # next line or the next name.

@@ -26,6 +26,12 @@ ONE_QUOTE, BOTH_QUOTES = repr(b"'s3cr3t"), repr(b"'\"s3cr3t")
         f"'params': {{'SSECustomerKey': {BOTH_QUOTES}, 'Date': '20261124T193924Z'}}",
         f"'Authorization': b'AWS4 Credential={SECRET}, SignedHeaders=host', 'Date': '20261124T193924Z'",
         f"{{'ExternalId': '{SECRET}', 'Date': '20261124T193924Z'}}",
+        # Of a role by a web identity (pods of Kubernetes), of IAM Identity Center, of a directory bucket.
+        f"'body': {{'WebIdentityToken': '{SECRET}', 'Date': '20261124T193924Z'}}",
+        f"'headers': {{'x-amz-sso_bearer_token': '{SECRET}', 'Date': '20261124T193924Z'}}",
+        f'Response body:\nb\'{{"accessToken":"{SECRET}","refreshToken":"{SECRET}","Date":"20261124T193924Z"}}\'',
+        f'\'body\': b\'{{"clientSecret": "{SECRET}", "Date": "20261124T193924Z"}}\'',
+        f"headers={{'x-amz-s3session-token': b'{SECRET}', 'X-Amz-Date': b'20261124T193924Z'}}",
     ],
 )
 def test_a_secret_is_hidden_and_the_rest_is_not(text: str) -> None:
