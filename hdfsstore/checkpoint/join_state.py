@@ -63,13 +63,21 @@ class JoinListConverter:
 
     Args:
         rows: converts the family into lists of rows.
+        near: the only key whose rows are wanted; None: all.
+
+    Attributes:
+        keys: the stored keys among which those are that are wanted.
     """
 
     joins_rows = False
 
-    def __init__(self, rows: RowConverter) -> None:
+    def __init__(self, rows: RowConverter, near: Key | None) -> None:
         self._rows = rows
         self.key_type = rows.key_type
+        self.keys = ALL_KEYS
+        if near is not None and isinstance(rows.keys, TimestampKeys):
+            prefix: bytes = rows.keys.prefix(key_array(near, rows.key_arrow_type))[0].as_py()
+            self.keys = KeyRange(prefix, after(prefix))
         fields = list(rows.value_arrow_type)
         self._value_type = pa.struct(fields[: len(fields) - has_matched_column(rows.value_type)])
         ids = pa.field("partition_id", pa.int32())
@@ -78,13 +86,6 @@ class JoinListConverter:
     def finish(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """The batches as they are."""
         return batches
-
-    def near(self, key: Key | None) -> KeyRange:
-        """The stored keys among which those of a key are; None: all."""
-        if key is None or not isinstance(self._rows.keys, TimestampKeys):
-            return ALL_KEYS
-        prefix: bytes = self._rows.keys.prefix(key_array(key, self._rows.key_arrow_type))[0].as_py()
-        return KeyRange(prefix, after(prefix))
 
     def of_partition(self, partition_id: int) -> Convert:
         """Converts the chunks of one partition."""
@@ -108,18 +109,27 @@ class JoinSideConverter:
         rows: converts the side's keyWithIndexToValue store.
         count_readers: read the keyToNumValues store, by partition.
         version: the version of both stores.
+        near: the only key whose rows are wanted; None: all.
+
+    Attributes:
+        keys: the stored keys of rows among which those are that are wanted.
     """
 
     joins_rows = False
 
     def __init__(
-        self, counts: RowConverter, rows: RowConverter, count_readers: Mapping[int, PartitionReader], version: int
+        self,
+        counts: RowConverter,
+        rows: RowConverter,
+        count_readers: Mapping[int, PartitionReader],
+        version: int,
+        near: Key | None,
     ) -> None:
         self._counts = counts
         self._rows = rows
         self._count_readers = count_readers
         self._version = version
-        self._counts_range = ALL_KEYS
+        self.keys, self._counted_keys = _ranges_near(near, counts, rows)
         fields = list(rows.value_arrow_type)
         self._width = len(fields) - has_matched_column(rows.value_type)
         self._value_type = pa.struct(fields[: self._width])
@@ -135,23 +145,10 @@ class JoinSideConverter:
         """The batches as they are."""
         return batches
 
-    def near(self, key: Key | None) -> KeyRange:
-        """The stored keys among which those of a key are; None: all. Only its number of rows is loaded then."""
-        if key is None or not isinstance(self._rows.keys, PlainKeys):
-            return ALL_KEYS
-        stored = self._counts.stored_key(key)
-        self._counts_range = KeyRange(stored, stored + b"\0")
-        columns = key_array(key, self._counts.key_arrow_type).flatten()
-        first = pa.StructArray.from_arrays(
-            [*columns, pa.array([0], pa.int64())], fields=list(self._rows.key_arrow_type)
-        )
-        prefix = self._rows.keys.beginning(first, len(columns))
-        return KeyRange(prefix, after(prefix))
-
     def of_partition(self, partition_id: int) -> Convert:
-        """Loads the numbers of rows of the partition's keys, or of those near one, and converts its chunks by them."""
+        """Loads the numbers of rows of the partition's keys that are wanted, and converts its chunks by them."""
         # `known` is filled after the load, because a load starts anew where a file is damaged or gone.
-        counts = self._count_readers[partition_id].load(self._version, self._count, self._counts_range)
+        counts = self._count_readers[partition_id].load(self._version, self._count, self._counted_keys)
         known = KeySet()
         for chunk, _ in counts:
             try:
@@ -179,6 +176,17 @@ class JoinSideConverter:
         """The keys of a chunk, and the number of rows of each key."""
         _, values = self._counts.decode(chunk)
         return chunk.copy(), values.field(0)
+
+
+def _ranges_near(key: Key | None, counts: RowConverter, rows: RowConverter) -> tuple[KeyRange, KeyRange]:
+    """The stored keys among which those of the rows of a join's key are, and that of their number; None: all."""
+    if key is None or not isinstance(rows.keys, PlainKeys):
+        return ALL_KEYS, ALL_KEYS
+    counted = counts.stored_key(key)
+    columns = key_array(key, counts.key_arrow_type).flatten()
+    first = pa.StructArray.from_arrays([*columns, pa.array([0], pa.int64())], fields=list(rows.key_arrow_type))
+    prefix = rows.keys.beginning(first, len(columns))
+    return KeyRange(prefix, after(prefix)), KeyRange(counted, counted + b"\0")
 
 
 def _check_side(side: str) -> None:

@@ -38,7 +38,7 @@ def rows_of_request(state: OperatorState, request: StateRequest) -> tuple[Conver
                 remedy="Give the one or the other",
             )
         sides, readers = _of_join_side(state, request, request.join_side)
-        return sides, readers, sides.near(request.near_key)
+        return sides, readers, sides.keys
     rows, readers = rows_of_store(state, request)
     if request.key is None:
         return rows, readers, ALL_KEYS
@@ -78,13 +78,13 @@ def _of_join_families(
     _refuse_schemas(request, store)
     count_family, row_family, list_family = side_families(side)
     if list_family in (family.name for family in store.column_families):
-        lists = JoinListConverter(_family_converter(state, store, list_family, lists=True))
+        lists = JoinListConverter(_family_converter(state, store, list_family, lists=True), request.near_key)
         return lists, _readers(state, store, lists.key_type, request.partitions, list_family)
     rows = _family_converter(state, store, row_family)
     counts = _family_converter(state, store, count_family)
     readers = _readers(state, store, rows.key_type, request.partitions, row_family)
     count_readers = {i: state.reader(store, i, count_family) for i in readers}
-    return JoinSideConverter(counts, rows, count_readers, state.version), readers
+    return JoinSideConverter(counts, rows, count_readers, state.version, request.near_key), readers
 
 
 def _refuse_schemas(request: StateRequest, store: Store) -> None:
@@ -114,7 +114,7 @@ def _of_join_side(
     counts = _row_converter(state, count_store, request.key_schema, None)
     readers = _readers(state, row_store, rows.key_type, request.partitions)
     count_readers = {i: state.reader(count_store, i) for i in readers}
-    return JoinSideConverter(counts, rows, count_readers, state.version), readers
+    return JoinSideConverter(counts, rows, count_readers, state.version, request.near_key), readers
 
 
 def has_join_families(store: Store) -> bool:
