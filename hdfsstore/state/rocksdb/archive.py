@@ -1,11 +1,14 @@
 """Encodes and decodes the zip of a version: a RocksDB without its SST files, which it names (RocksDBFileManager.scala).
 
     <v>[_<id>].zip    MANIFEST-<n>, CURRENT, OPTIONS-<n>, <n>.log (empty), metadata
-    metadata          "v1", a line feed, and one line of JSON:
+    metadata          "v1" or "v2", a line feed, and one line of JSON, which is the same in both:
                       {"sstFiles":[{"localFileName":"000008.sst",
                                     "dfsSstFileName":"000008-<uuid>.sst","sizeBytes":1507}],
                        "numKeys":4,"numInternalKeys":0,"columnFamilyMapping":{"default":1},...}
     SSTs/<dfsSstFileName>    the SST files, uploaded once and named by every zip that needs them
+
+Spark 4.0 puts the checkpoint format version behind the v, as its process knew it when it first met such a file, and
+reads no other number. Spark 3, 4.1 and later write and read v1 only.
 
 numKeys is -1 if the keys were not counted. The mapping has the number of each virtual column family. Stores without
 families may have it empty, and Spark 3 has none. columnFamilyTypeMap tells internal families. Nothing here needs it:
@@ -33,7 +36,7 @@ SST_FOLDER = "SSTs"
 SST = ".sst"
 
 _METADATA = "metadata"
-_VERSION = "v1\n"
+_VERSIONS = ("v1", "v2")
 _DEFAULT = "default"
 # A MANIFEST grows by some 200 bytes with each commit, and a new one begins where a task loads a version: this takes
 # more than a million commits. A zip that is larger once decompressed was made to fill the memory.
@@ -81,7 +84,7 @@ def encode(archive: Archive) -> bytes:
         "columnFamilyTypeMap": {name: name.startswith("$") for name in archive.families},
         "maxColumnFamilyId": max(archive.families.values(), default=0),
     }
-    metadata = _VERSION + json.dumps(fields, separators=(",", ":"))
+    metadata = "v1\n" + json.dumps(fields, separators=(",", ":"))
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
         for name, data in {**archive.files, _METADATA: metadata.encode()}.items():
@@ -104,10 +107,11 @@ def decode(content: bytes, path: str) -> Archive:
     except (zipfile.BadZipFile, zlib.error, EOFError, OverflowError, RuntimeError, ValueError) as error:
         raise CorruptFileError(f"it is not a zip file, or a damaged one: {error}", path, remedy=REMEDY) from error
     metadata = files.pop(_METADATA, b"").decode("utf-8", "replace")
-    if re.match(r"v\d+\n", metadata) and not metadata.startswith(_VERSION):
-        raise UnsupportedVersionError(f"its metadata is in version {metadata.partition(chr(10))[0]}, not v1", path)
+    version, _, text = metadata.partition("\n")
+    if re.fullmatch(r"v\d+", version) and version not in _VERSIONS:
+        raise UnsupportedVersionError(f"its metadata is in version {version}, not {' or '.join(_VERSIONS)}", path)
     try:
-        fields = json.loads(metadata.removeprefix(_VERSION))
+        fields = json.loads(text if version in _VERSIONS else metadata)
         ssts = [Sst(str(f["localFileName"]), str(f["dfsSstFileName"]), int(f["sizeBytes"])) for f in fields["sstFiles"]]
         num_keys = int(fields["numKeys"])
         families = {str(name): int(n) for name, n in (fields.get("columnFamilyMapping") or {}).items()}

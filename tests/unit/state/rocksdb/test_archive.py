@@ -164,9 +164,14 @@ def test_a_zip_whose_file_lies_behind_all_numbers(offset: int) -> None:
         decode(content[:at] + bytes(entry) + tail, "1.zip")
 
 
+def test_metadata_with_the_checkpoint_format_version_as_spark_4_0_writes_it() -> None:
+    content = b'v2\n{"sstFiles":[],"numKeys":7,"columnFamilyMapping":{}}'
+    assert decode(zipped({"metadata": content}), "1.zip").num_keys == 7
+
+
 def test_metadata_of_a_later_version() -> None:
-    with pytest.raises(UnsupportedVersionError, match="v2"):
-        decode(zipped({"metadata": b"v2\n{}"}), "1.zip")
+    with pytest.raises(UnsupportedVersionError, match="version v3, not v1 or v2"):
+        decode(zipped({"metadata": b"v3\n{}"}), "1.zip")
 
 
 @pytest.mark.parametrize("name", ["../1.sst", "/tmp/1.sst", "a/1.sst", ".sst", ""])
