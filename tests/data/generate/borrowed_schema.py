@@ -1,13 +1,14 @@
 """Makes the state of old Sparks readable for the statestore source, in a copy of the checkpoint.
 
 No Spark before 3.0 writes the schema file that it wants. Spark 2.1 has no commit log either, and no confs in its
-offset log.
+offset log. Spark 4.0 gives the metadata in zips another version.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 from pyspark.sql.types import StructType
@@ -75,4 +76,23 @@ def with_prefixes(checkpoint: Path) -> Path:
     store = {"storeName": "default", "numColsPrefixKey": 1, "numPartitions": PARTITIONS}
     content = {"operatorInfo": operator, "stateStoreInfo": [store]}
     metadata.write_text(f"v1\n{json.dumps(content)}", encoding="utf-8")
+    return copy
+
+
+def with_first_version(checkpoint: Path) -> Path:
+    """A copy of a checkpoint of Spark 4.0 with unique ids, in whose zips the metadata is in version 1.
+
+    Spark 4.0 wrote the same in version 2, which no other Spark reads.
+    """
+    copy = checkpoint.with_name("readable")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(checkpoint, copy)
+    for path in copy.glob("state/**/*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        files["metadata"] = b"v1\n" + files["metadata"].removeprefix(b"v2\n").removeprefix(b"v1\n")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     return copy

@@ -20,10 +20,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType, YearMonthIntervalType
 
-from .borrowed_schema import readable_copy, with_prefixes
+from .borrowed_schema import readable_copy, with_first_version, with_prefixes
 from .session import SHUFFLE_PARTITIONS, start, unset
 
 VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
+CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 DEDUPLICATION_VALUES = (["__dummy__"], ["expiresAtMicros"])
 # Types whose rows are written as JSON too.
 SPECIAL = re.compile(r'"(interval|interval year.*?|interval month|variant)"')
@@ -331,6 +332,8 @@ def describe(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
         about["borrowed_schema"], readable = True, readable_copy(checkpoint, about["case"], about["spark"])
     elif about["spark"].startswith("3.") and about["case"] == "rocksdb_session_window":
         about["borrowed_prefix"], readable = True, with_prefixes(checkpoint)
+    elif about["spark"].startswith("4.0.") and about["confs"].get(CHECKPOINT_FORMAT) == "2":
+        about["borrowed_version"], readable = True, with_first_version(checkpoint)
     else:
         readable = checkpoint
     committed = committed_batches(checkpoint)

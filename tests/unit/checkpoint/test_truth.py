@@ -107,8 +107,14 @@ def test_there_is_a_checkpoint_of_each_kind_from_each_spark(spark: str) -> None:
     [
         ("3.2", {"aggregation", "window_aggregation", "session_window", "drop_duplicates", "self_join"}),
         ("3.5", {"aggregation", "changelog", "changelog_later", "snapshots", "many_levels", "join_format1"}),
-        ("4.0", {"aggregation", "window_aggregation", "join_left_outer", "snapshots", "changelog"}),
-        ("4.1", {"aggregation", "window_aggregation", "join_left_outer", "snapshots", "join_format3"}),
+        ("4.0", {
+            "aggregation", "window_aggregation", "join_left_outer", "snapshots", "changelog", "unique_ids",
+            "unique_ids_zips", "unique_ids_snapshots",
+        }),
+        ("4.1", {
+            "aggregation", "window_aggregation", "join_left_outer", "snapshots", "join_format3", "unique_ids",
+            "unique_ids_snapshots",
+        }),
         ("4.3", {
             "unique_ids", "unique_ids_zips", "unique_ids_snapshots", "unique_ids_retried", "untracked_rows",
             "join_left_outer", "join_format3", "join_format3_outer", "join_format4", "join_format4_unique_ids",
@@ -131,8 +137,8 @@ def test_there_is_a_checkpoint_of_each_kind_on_rocksdb(spark: str, kinds: set[st
     ("spark", "kinds"),
     [
         ("4.0.0", {"with_state"}),
-        ("4.0.5", {"ttl", "event_timers", "avro_totals", "jvm"}),
-        ("4.1", {"structures", "avro_totals"}),
+        ("4.0.5", {"ttl", "event_timers", "avro_totals", "jvm", "totals_unique_ids"}),
+        ("4.1", {"structures", "avro_totals", "unique_ids"}),
         ("4.3", {
             "structures", "structures_zips", "unique_ids", "merge_operator_1", "merge_operator_2", "row_checksum",
             "row_checksum_zips", "ttl", "ttl_zips", "ttl_expired", "event_timers", "event_timers_zips", "clock_timers",
