@@ -191,12 +191,11 @@ def test_a_batch_that_retention_has_passed(placed: Callable[[Path], Any]) -> Non
 def test_a_moved_checkpoint_that_may_only_be_read(
     case: str, has_changes: bool, copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is written into it, nor into the folder for temporary files."""
+    """Nothing is written into it, nor into a temporary file: there is no folder for those."""
     path, temporary = copy(case), tmp_path / "temporary"
-    temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     expected = counted(hdfsstore.Checkpoint(SPARK / case / "checkpoint").read_state(join_side="left"))
-    before = modified(path, temporary)
+    before = modified(path)
     for file in (path, *path.rglob("*")):
         file.chmod(stat.S_IRUSR | (stat.S_IXUSR if file.is_dir() else 0))
     try:
@@ -206,15 +205,16 @@ def test_a_moved_checkpoint_that_may_only_be_read(
         assert checkpoint.history({}, join_side="left").num_rows > 0
         if has_changes:
             checkpoint.read_changes(0, checkpoint.latest_batch_id, store_name="left-keyToNumValues")
-        assert modified(path, temporary) == before
+        assert modified(path) == before
+        assert not temporary.exists()
     finally:
         for file in (path, *path.rglob("*")):
             file.chmod(stat.S_IRWXU)
 
 
-def modified(*folders: Path) -> dict[Path, int]:
+def modified(folder: Path) -> dict[Path, int]:
     """When each file, and each folder with the names in it, was changed."""
-    return {path: path.stat().st_mtime_ns for folder in folders for path in (folder, *folder.rglob("*"))}
+    return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
 
 
 def test_schemas_of_the_users(copy: Callable[[str], Path]) -> None:
