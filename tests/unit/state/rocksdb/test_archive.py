@@ -11,8 +11,10 @@ import zlib
 
 import pytest
 
-from hdfsstore.errors import CorruptFileError, UnsupportedProviderError, UnsupportedVersionError
+from hdfsstore.errors import CorruptFileError, StateStoreError, UnsupportedProviderError, UnsupportedVersionError
 from hdfsstore.state.rocksdb.archive import Archive, Sst, belongs, decode, encode, refuse_families
+from hdfsstore.state.rocksdb.manifest import LiveFile, live_files
+from tests.support.truth import DATA
 
 FILES = {"CURRENT": b"MANIFEST-000005\n", "MANIFEST-000005": bytes(range(256)) * 9, "000004.log": b""}
 SSTS = [Sst("000008.sst", "000008-739bca93-a046-4785-9e98-3f697e8d5a5d.sst", 1507)]
@@ -67,6 +69,36 @@ def test_every_flipped_byte_is_an_error_or_does_no_harm() -> None:
         except (CorruptFileError, UnsupportedVersionError):
             continue
         assert set(found.files.values()) == set(FILES.values())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "spark-3.5.9/rocksdb_aggregation",
+        pytest.param("spark-4.3.0/transform_with_state", marks=pytest.mark.thorough),  # with column families
+    ],
+)
+def test_every_cut_and_every_change_of_a_zip_of_spark_is_found_or_changes_nothing(case: str) -> None:
+    """What may change are times, attributes, and the sizes that Java repeats behind each file."""
+    content = (DATA / case / "checkpoint/state/0/0/1.zip").read_bytes()
+
+    def read(damaged: bytes) -> tuple[Archive, list[LiveFile]]:
+        found = decode(damaged, "1.zip")
+        return found, live_files(found.files, "1.zip")
+
+    whole, passed_over = read(content), 0
+    assert whole[1]
+    for at in range(len(content)):
+        with pytest.raises(CorruptFileError, match=r"1\.zip"):
+            read(content[:at])
+        for change in (1, 0x80, 0xFF):
+            try:
+                assert read(content[:at] + bytes([content[at] ^ change]) + content[at + 1 :]) == whole, (at, change)
+            except StateStoreError as error:
+                assert error.path == "1.zip"  # noqa: PT017 - most are found, and all found ones name the file
+            else:
+                passed_over += 1
+    assert 0 < passed_over < len(content)
 
 
 @pytest.mark.parametrize(
