@@ -174,13 +174,23 @@ def test_read_rocksdb_with_changelogs(spark: SparkSession, report: Report, num_k
     report.add("RocksDB, 8 changelogs take of the time without them", f"{share:.2f} x", "goal: 1.3 x")
 
 
-def test_read_one_key_of_rocksdb(report: Report, num_keys: int, rounds: int) -> None:
+def one_key_of(path: Path) -> None:
+    assert hdfsstore.Checkpoint(path).read_state(key=KEY).num_rows == 1
+
+
+def history_of_one_key(path: Path) -> None:
+    assert hdfsstore.Checkpoint(path).history(KEY).num_rows > 0
+
+
+@pytest.mark.parametrize(
+    ("what", "read"), [("read_state(key=)", one_key_of), ("history(key)", history_of_one_key)], ids=["state", "history"]
+)
+def test_read_one_key_of_rocksdb(
+    what: str, read: Callable[[Path], None], report: Report, num_keys: int, rounds: int
+) -> None:
+    """`history(key)` is what `hdfsstore history --key` calls."""
     paths = [big_rocksdb.checkpoint(big_rocksdb.ONE_RUN, count) for count in (num_keys, SMALL)]
-
-    def read(path: Path) -> None:
-        assert hdfsstore.Checkpoint(path).read_state(key=KEY).num_rows == 1
-
-    names = [f"RocksDB, one key of {count:,}, files not in the page cache" for count in (num_keys, SMALL)]
+    names = [f"RocksDB, {what}, one of {count:,} keys, files not in the page cache" for count in (num_keys, SMALL)]
     for path in paths:
         drop_pages(path)
     seconds = side_by_side(
@@ -191,7 +201,7 @@ def test_read_one_key_of_rocksdb(report: Report, num_keys: int, rounds: int) -> 
     for name, taken in seconds.items():
         report.add(name, f"{taken * 1e3:.1f} ms", "")
     large, small = seconds.values()
-    report.add("RocksDB, one key: the larger state takes longer by", f"{(large - small) * 1e3:.1f} ms", "goal: 20 ms")
+    report.add(f"RocksDB, {what}: the larger state takes longer by", f"{(large - small) * 1e3:.1f} ms", "goal: 20 ms")
 
 
 def drop_pages(folder: Path) -> None:
