@@ -115,7 +115,8 @@ class ArrowFileManager(ArrowReader):
             except FileNotFoundError:
                 log.debug("%s was gone already", path)
             except Exception as error:  # noqa: BLE001 fsspec's filesystems have errors of their own
-                undeleted.add(path, error)
+                if not self._is_missing(path):  # HadoopFileSystem has one error for all cases
+                    undeleted.add(path, error)
         undeleted.check()
 
     def abort_unfinished(self, folder: str, grace_ns: int) -> int:  # noqa: ARG002 - a list shows what is unfinished
@@ -206,6 +207,16 @@ class ArrowFileManager(ArrowReader):
 
     def _info(self, path: str) -> FileInfo:
         return self.filesystem.get_file_info([path])[0]
+
+    def _is_missing(self, path: str) -> bool:
+        """Whether it is certain that there is no such file: HadoopFileSystem's get_file_info says so of any error."""
+        try:
+            self.filesystem.open_input_file(path).close()
+        except FileNotFoundError:
+            return True
+        except Exception:  # noqa: BLE001 fsspec's filesystems have errors of their own
+            return False
+        return False
 
     def _try_to_delete(self, path: str) -> None:
         """Cleans up after an error without hiding that error. Maintenance deletes a file that stays."""

@@ -1,10 +1,12 @@
-"""HDFS through a pair (pyarrow FileSystem, path): one of many racers for a name wins, or nobody promises that."""
+"""HDFS through a pair (pyarrow FileSystem, path): one of many racers for a name wins, or nobody promises that. Files
+appear whole, and are deleted."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,6 +49,7 @@ def test_one_of_many_racers_creates_a_file(hdfs: Hdfs) -> None:
     assert [len(winners) for winners in won] == [1] * ROUNDS
     assert [read_file(files, f"{folder}/{number}") for number in range(ROUNDS)] == [b"%d" % one for [one] in won]
     assert len(files.list_folder(folder)) == ROUNDS  # the others have deleted what they wrote
+    check_whole(files, folder)
 
 
 def test_a_forked_child_gets_an_error(hdfs: Hdfs) -> None:
@@ -84,3 +87,18 @@ def test_a_pair_of_hadoop_promises_no_race(hdfs: Hdfs) -> None:
         assert not resolve(pair)[0].promises.create_if_absent
         with pytest.raises(NotPromisedError, match="two drivers"):
             check_fence(pair, single_driver=False)
+        check_whole(*resolve(pair))
+
+
+def check_whole(files: FileManager, folder: str) -> None:
+    def half() -> Iterator[bytes]:
+        yield bytes(5 << 20)
+        raise KeyError("the content")
+
+    with pytest.raises(KeyError):
+        files.create(f"{folder}/whole/file", half())
+    assert files.list_folder(f"{folder}/whole") == []
+    files.create(f"{folder}/whole/file", [b"whole"])
+    assert read_file(files, f"{folder}/whole/file") == b"whole"
+    files.delete([f"{folder}/whole/{name}" for name in ("file", "missing")])
+    assert files.list_folder(f"{folder}/whole") == []
