@@ -69,6 +69,18 @@ def policy(*actions: str, **limited: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": allowed})
 
 
+def allow_anybody(minio: Minio, bucket: str) -> None:
+    """Everybody may read, write, list and delete the objects of a bucket, without keys too."""
+    allowed = {
+        "Effect": "Allow",
+        "Principal": {"AWS": ["*"]},
+        "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"],
+        "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
+    }
+    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    bare_client(minio).put_bucket_policy(Bucket=bucket, Policy=document)
+
+
 def temporary_keys(minio: Minio, policy: str) -> dict[str, str]:
     """Storage options with keys of STS that may do so much, for 15 minutes."""
     given = bare_client(minio, "sts").assume_role(

@@ -1,4 +1,5 @@
-"""Stores on S3: a file that is replaced while it is read, keys that end before a commit, the deadline that counts."""
+"""Stores on S3: a file that is replaced while it is read, keys that end before a commit, the deadline that counts; a
+server that ignores conditions is no place for the driver's log."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import hdfsstore
-from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
+from hdfsstore.errors import FileSystemTimeoutError, NotPromisedError, StateStoreError
 from hdfsstore.fs import calls
 from hdfsstore.fs.location import find_settings, renew, resolve
+from hdfsstore.spark.querylog.fence import check_fence
 from hdfsstore.state.protocols import StateStoreProvider
-from tests.integration.s3_managers import policy, revoke_temporary_keys, temporary_keys
+from tests.integration.s3_managers import allow_anybody, bare_client, policy, revoke_temporary_keys, temporary_keys
 from tests.services.fault_proxy import Fault, FaultProxy
 from tests.services.minio import Minio
 from tests.services.places import BUCKET
@@ -86,6 +88,22 @@ def test_a_commit_with_keys_that_have_ended_is_a_typed_error_and_new_keys_go_on(
     with provider(uri, minio.storage_options(), tmp_path / "elsewhere") as opened:
         assert read(opened, end) == state_after(4)
         assert read(opened, EMPTY) == {}
+
+
+def test_a_server_that_ignores_conditions_is_found_out_and_nothing_is_left(minio: Minio, proxy: FaultProxy) -> None:
+    """Without keys, because a signature covers the condition, too."""
+    bucket = f"fence-{uuid.uuid4()}"
+    minio.create_bucket(bucket)
+    allow_anybody(minio, bucket)
+    options = {name: value for name, value in minio.storage_options(proxy.port).items() if not name.endswith(".key")}
+    anonymous = {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}
+    location = find_settings(f"s3a://{bucket}/query", options | anonymous)
+    check_fence(location, single_driver=False)
+    [ignored] = proxy.plan(Fault("unconditional", "PUT", times=99))
+    with pytest.raises(NotPromisedError, match="has created a file that was there already"):
+        check_fence(location, single_driver=False)
+    assert ignored.statuses == [200, 200]
+    assert bare_client(minio).list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
 class _Clock:

@@ -14,12 +14,14 @@ from botocore.exceptions import ClientError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.integration.s3_managers import ROLE_ARN, bare_client
+from hdfsstore.spark.driver import plan
+from tests.integration.s3_managers import ROLE_ARN, allow_anybody, bare_client
 from tests.integration.session_query import STATE, run_batch, session_with, state_of
 from tests.services.certificates import DOMAIN
 from tests.services.http_proxy import HttpProxy
 from tests.services.minio import KMS_KEY, Minio
 
+TINY = 1000
 _PROVIDER = "aws.credentials.provider"
 WRONG_KEYS = {"fs.s3a.access.key": "nobody", "fs.s3a.secret.key": "wrong-secret"}
 
@@ -126,14 +128,19 @@ def test_tasks_have_the_rights_of_the_role_alone(
         check(spark, bucket, role, tmp_path)
 
 
-def test_anonymous_access(spark: SparkSession, minio: Minio, bucket: str, tmp_path: Path) -> None:
-    client = bare_client(minio)
-    client.create_bucket(Bucket=bucket)
-    allowed = {
-        "Effect": "Allow",
-        "Principal": {"AWS": ["*"]},
-        "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"],
-        "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
-    }
-    client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+def test_keys_are_sent_in_no_command_that_spark_would_write_to_a_disk(
+    spark: SparkSession, minio: Minio, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minio.create_bucket(bucket)
+    monkeypatch.setattr(plan, "limit_of", lambda _: TINY)
+    with pytest.raises(StreamingQueryException, match=f"SizeLimitError.* Spark writes a command of more than {TINY} "):
+        run_batch(spark, f"s3a://{bucket}/query", tmp_path)
+
+
+def test_anonymous_access_without_a_limit_of_commands(
+    spark: SparkSession, minio: Minio, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "limit_of", lambda _: TINY)
+    minio.create_bucket(bucket)
+    allow_anybody(minio, bucket)
     check(spark, bucket, {_PROVIDER: "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"}, tmp_path)

@@ -13,9 +13,10 @@ from typing import BinaryIO, Literal
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _AGENT = re.compile(rb"\r\nuser-agent: *([^\r]*)", re.IGNORECASE)
 _EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
+_CONDITION = re.compile(rb"\r\nif-none-match:[^\r]*", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
-Kind = Literal["answer", "reset", "lose", "cut", "cut head", "trickle", "hang", "delay"]
+Kind = Literal["answer", "reset", "lose", "cut", "cut head", "trickle", "hang", "delay", "unconditional"]
 
 
 @dataclass
@@ -30,7 +31,8 @@ class Fault:
             cut head: the same, of the answer's status line and headers;
             trickle: the client gets the answer byte by byte, five in a second;
             hang: the server never sees it, and the client gets nothing until the proxy ends.
-            delay: `before` is called, and then all goes on.
+            delay: `before` is called, and then all goes on;
+            unconditional: the server never sees an If-None-Match. It refuses a signed request for that.
         method, part: of the requests that it is for: their method, and a part of their target; "" for any.
         times: so many of them.
         statuses: of the server's answers to them.
@@ -133,6 +135,8 @@ class FaultProxy:
                         assert fault is not None
                         client.sendall(_refusal(fault, method))
                         continue
+                    if kind == "unconditional":
+                        head = _CONDITION.sub(b"", head)
                     if kind == "delay" and fault is not None and fault.before is not None:
                         fault.before()
                     if server is None:
