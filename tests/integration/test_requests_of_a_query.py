@@ -48,9 +48,12 @@ def test_a_batch_of_four_partitions_is_at_most_twelve_requests(
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
         spark.conf.unset(f"fs.s3a.bucket.{bucket}.endpoint")
     ours = found["ours"]
+    told = [each["stateOperators"][0]["customMetrics"] for each in finished(query).hdfsstore.recentProgress[BEFORE:]]
     # Spark may give a partition to another worker, which reads what it lacks.
     reads = sum(number for kind, number in ours.items() if kind in ("GET delta", "GET snapshot"))
     assert ours["PUT delta"] == PARTITIONS * BATCHES, ours
+    assert sum(metrics["fsRequests.PUT"] for metrics in told) == ours["PUT delta"]
+    assert sum(metrics["fsRequests"] for metrics in told) >= ours["PUT delta"] + reads
     for kind in ("GET offsets", "PUT offsets", "PUT commits"):
         assert ours[kind] == BATCHES, ours
     assert ours.total() - reads <= 12 * BATCHES, ours

@@ -1,4 +1,5 @@
-"""What an object store is asked: one PUT a commit, no LIST where a version is named, and a read in few round trips."""
+"""What an object store is asked: one PUT a commit, no LIST or HEAD where a version is named, and few round trips of a
+read."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_a_commit_is_one_put(root: StateStoreId, proxy: FaultProxy, tmp_path: ob
             assert f"{version + 1}_{unique_id}.delta" in requests[0][1]
 
 
-def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: FaultProxy, tmp_path: object) -> None:
+def test_a_named_version_is_loaded_by_get_alone(root: StateStoreId, proxy: FaultProxy, tmp_path: object) -> None:
     unique_id = None
     with provider(root, tmp_path, min_deltas_for_snapshot=2) as opened:
         for version in range(5):
@@ -75,6 +76,7 @@ def test_a_named_version_is_loaded_without_a_list(root: StateStoreId, proxy: Fau
         read = fresh.get_read_store(5, unique_id)
         requests = proxy.take()
         assert sum(1 for _ in read.iterator()) == 500
+        assert {method for method, _ in requests} == {"GET"}, requests
         assert not lists(requests), requests
         assert any(".snapshot" in target for _, target in requests), requests
 
