@@ -96,12 +96,18 @@ def roles(spark: SparkSession, keys: dict[str, dict[str, str]], monkeypatch: pyt
     found.server.server_close()
 
 
+@pytest.mark.parametrize(
+    "credentials",
+    [{"aws.credentials.provider": _PROVIDER}, {"access.key": "", "secret.key": ""}],
+    ids=["named", "nothing set"],
+)
 def test_workers_use_their_own_role_and_no_key_travels(
     spark: SparkSession,
     minio: Minio,
     roles: Roles,
     keys: dict[str, dict[str, str]],
     bucket: str,
+    credentials: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -113,7 +119,7 @@ def test_workers_use_their_own_role_and_no_key_travels(
         return commands[-1]
 
     monkeypatch.setattr(CloudPickleSerializer, "dumps", kept)
-    session = session_with(spark, {f"fs.s3a.bucket.{bucket}.aws.credentials.provider": _PROVIDER})
+    session = session_with(spark, {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in credentials.items()})
     checkpoint = f"s3a://{bucket}/query"
     run_batch(session, checkpoint, tmp_path)
     sent = b"".join(commands)
