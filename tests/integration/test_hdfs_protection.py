@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from hdfsstore.fs.reading import read_file
 from tests.services import kdc as kerberos
 from tests.services.fixtures import running
 from tests.services.hdfs import Hdfs
+from tests.services.hdfs_node import write_xml
 from tests.services.kdc import Kdc
+from tests.spark.support.java import use_java
 
 ROOT = Path(__file__).parents[2]
 RPC, DATA = "hadoop.rpc.protection", "dfs.data.transfer.protection"
@@ -140,6 +143,44 @@ def test_what_is_seen_on_the_way_is_as_the_servers_ask(cluster: Hdfs, kdc: Kdc) 
     assert listener.seen
     is_private = cluster.protection == "privacy"  # type: ignore[attr-defined]
     assert (_FOLDER.encode() in listener.seen) is not is_private
+
+
+@pytest.mark.spark
+def test_a_query_of_spark_insists_on_protection_as_hadoops_client_does(
+    cluster: Hdfs, kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    settings = {**cluster.client_conf, **kerberos.client_conf(), RPC: "privacy", DATA: "privacy"}
+    del settings["fs.defaultFS"]  # the input is on a local disk
+    settings["ipc.client.connect.max.retries.on.sasl"] = "0"  # else Hadoop's client asks six times
+    write_xml(conf / "core-site.xml", settings)
+    use_java(monkeypatch)
+    uri = cluster.uri(f"{_FOLDER}/query")
+    command = [sys.executable, "-m", "tests.integration.kerberos_driver", uri, str(tmp_path)]
+    ran = subprocess.run(
+        [*command, str(kdc.keytab_of_user), str(kdc.krb5_conf)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **kdc.environment(ticket=True),
+            "HADOOP_CONF_DIR": str(conf),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    said = ran.stdout.strip()
+    written = cluster.active.run("fs", "-ls", "-R", cluster.uri(_FOLDER))
+    if cluster.protection == "privacy":  # type: ignore[attr-defined]
+        assert said == "done", said + ran.stderr[-3000:]
+        assert re.search(r"/query/hdfsstore/state/.*\.delta$", written, re.MULTILINE)
+    else:
+        assert re.match("refused: .*No common protection layer", said), said + ran.stderr[-3000:]
+        assert "/query" not in written
 
 
 @pytest.mark.parametrize("name", ["rpc", "data"])

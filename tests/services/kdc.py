@@ -30,6 +30,7 @@ class Kdc:
     Attributes:
         krb5_conf: what its clients need to know.
         keytab: the keys of all principals.
+        keytab_of_user: those of USER.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +38,7 @@ class Kdc:
         self._folder = folder
         self.krb5_conf = folder / "krb5.conf"
         self.keytab = folder / "keytab"
-        self._keytab_of_user = folder / "keytab-of-user"
+        self.keytab_of_user = folder / "keytab-of-user"
         self._process: ServerProcess | None = None
 
     def start(self) -> None:
@@ -51,7 +52,7 @@ class Kdc:
         self._process = ServerProcess([*command, *principals], log=self._folder / "kdc.log", talks=True)
         while "<CTRL-C>" not in self._process.read_line(_START_SECONDS):
             pass
-        self._keytab_of_user.write_bytes(_entries_of(USER, self.keytab.read_bytes()))
+        self.keytab_of_user.write_bytes(_entries_of(USER, self.keytab.read_bytes()))
 
     def stop(self) -> None:
         if self._process is not None:
@@ -72,7 +73,7 @@ class Kdc:
         variables = {"KRB5_CONFIG": str(self.krb5_conf), "KRB5CCNAME": f"FILE:{self._folder / 'no-tickets'}"}
         if ticket:  # libgssapi gets one by itself
             variables |= {
-                "KRB5_CLIENT_KTNAME": f"FILE:{self._keytab_of_user}",
+                "KRB5_CLIENT_KTNAME": f"FILE:{self.keytab_of_user}",
                 "KRB5CCNAME": f"FILE:{self._folder / 'tickets'}",
             }
         return variables
