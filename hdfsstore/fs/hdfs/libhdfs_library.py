@@ -70,8 +70,8 @@ def _loads(library: Path) -> bool:
 
 @functools.cache
 def classes() -> str | None:
-    """The class path with Hadoop's client: the user's, else Hadoop's own, else that of PySpark."""
-    return os.environ.get("CLASSPATH") or _hadoopclasses() or _classes_of_pyspark()
+    """The class path with Hadoop's client: the user's, else Hadoop's own, else that of Spark."""
+    return os.environ.get("CLASSPATH") or _hadoopclasses() or _classes_of_spark()
 
 
 def _hadoopclasses() -> str | None:
@@ -88,13 +88,16 @@ def _hadoopclasses() -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _classes_of_pyspark() -> str | None:
+def _classes_of_spark() -> str | None:
     spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        return None
-    jars = sorted(map(str, (Path(spec.origin).parent / "jars").glob("*.jar")))
-    conf = os.environ.get("HADOOP_CONF_DIR")
-    return os.pathsep.join([conf, *jars] if conf else jars)
+    # A worker of Spark imports PySpark from a zip file, which has no jars beside it.
+    homes = [os.environ.get("SPARK_HOME"), Path(spec.origin).parent if spec is not None and spec.origin else None]
+    for home in homes:
+        jars = sorted(map(str, Path(home, "jars").glob("*.jar"))) if home else []
+        if jars:
+            conf = os.environ.get("HADOOP_CONF_DIR")
+            return os.pathsep.join([conf, *jars] if conf else jars)
+    return None
 
 
 def _java_home() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hdfsstore.fs.hdfs.settings import HdfsSettings
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ARROW_LIBHDFS_DIR", "HADOOP_HOME", "CLASSPATH", "HADOOP_CONF_DIR"):
+    for name in ("ARROW_LIBHDFS_DIR", "HADOOP_HOME", "CLASSPATH", "HADOOP_CONF_DIR", "SPARK_HOME"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
     libhdfs_library.classes.cache_clear()
@@ -64,6 +65,21 @@ def test_classes_of_pyspark_stand_behind_the_configuration(monkeypatch: pytest.M
     first, *jars = os.environ["CLASSPATH"].split(":")
     assert first == "/etc/hadoop"
     assert any("hadoop-client-api" in jar for jar in jars)
+
+
+def test_a_worker_of_spark_whose_pyspark_is_in_a_zip_file_finds_the_jars_of_its_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModuleSpec("pyspark", None, origin=str(tmp_path / "python/lib/pyspark.zip/pyspark/__init__.py"))
+    monkeypatch.setattr(libhdfs_library, "find_spec", lambda _: spec)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert libhdfs_library.classes() is None  # not the configuration alone
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "hadoop-client-api.jar").touch()
+    libhdfs_library.classes.cache_clear()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert libhdfs_library.classes() == f"/etc/hadoop:{tmp_path}/jars/hadoop-client-api.jar"
 
 
 def test_a_class_path_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
