@@ -41,6 +41,9 @@ _DEFAULT = "default"
 # A MANIFEST grows by some 200 bytes with each commit, and a new one begins where a task loads a version: this takes
 # more than a million commits. A zip that is larger once decompressed was made to fill the memory.
 _MAX_BYTES = 256 << 20
+# The metadata has about 130 bytes for each SST file, so this is that of some terabytes. As objects of Python, JSON can
+# take 24 times as much.
+_MAX_METADATA = 8 << 20
 # Spark's numbers of families are shorts.
 _LAST_FAMILY = (1 << 15) - 1
 _LOCAL_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
@@ -96,7 +99,8 @@ def decode(content: bytes, path: str) -> Archive:
     """Reads a zip file.
 
     Raises:
-        CorruptFileError: it is damaged, has a file twice, or its files take more than 256 MiB once decompressed.
+        CorruptFileError: it is damaged, has a file twice, or takes more than 256 MiB once decompressed, or its metadata
+            more than 8 MiB.
         UnsupportedVersionError: its metadata is in another version.
     """
     try:
@@ -155,6 +159,8 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], path: str) -> None:
             raise CorruptFileError(
                 f"its file {entry.filename!r} has the compression {entry.compress_type}", path, None, REMEDY
             )
+        if entry.filename == _METADATA and entry.file_size > _MAX_METADATA:
+            raise CorruptFileError(f"its metadata takes {entry.file_size} bytes once decompressed", path, None, REMEDY)
     size = sum(entry.file_size for entry in entries)
     if size > _MAX_BYTES:
         raise CorruptFileError(f"its files take {size} bytes once decompressed", path, None, REMEDY)

@@ -148,6 +148,12 @@ def test_a_zip_that_would_fill_the_memory() -> None:
         decode(zeros(5, 64, 64 << 20), "1.zip")
 
 
+def test_metadata_that_would_fill_the_memory_as_objects() -> None:
+    content = with_metadata(more="x" * (8 << 20))
+    with pytest.raises(CorruptFileError, match="metadata takes 838"):
+        decode(content, "1.zip")
+
+
 def test_a_file_that_has_more_bytes_than_it_declares_takes_no_memory_for_them() -> None:
     content = zeros(1, 256, 10)
     tracemalloc.start()
