@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import NamedTuple
 
 from hdfsstore._cext.crc32c import crc32c
@@ -45,10 +45,12 @@ _FIELD_UNSAFE = 1 << 6
 _FIELD_END = 1
 _FIELD_BLOB = 4
 _LEVELS = 64
-# Limits of the time that a file can take. 256 MiB, the most that a zip holds, have no more pieces, and in edits of
-# RocksDB hardly more numbers.
+# Limits of the time that the files of a zip can take. 256 MiB, the most that it holds, have no more pieces, and in
+# edits of RocksDB hardly more numbers.
 _MOST_PIECES = 4 << 20
 _MOST_NUMBERS = 32 << 20
+# And of the memory: a group is kept until its end. RocksDB makes them for several of its column families.
+_MOST_IN_GROUP = 1 << 10
 
 
 class LiveFile(NamedTuple):
@@ -89,15 +91,17 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
 
     Raises:
         CorruptFileError: the MANIFEST is missing or damaged.
-        SizeLimitError: it has more than 4 Mi pieces, or 32 Mi numbers in them.
+        SizeLimitError: it and the logs have more than 4 Mi pieces, it more than 32 Mi numbers in them, or a group of
+            more than 1 Ki edits.
         UnsupportedProviderError: the database has what Spark's do not have.
     """
     current = files.get("CURRENT", b"")
     name = current.decode("ascii", "replace").removesuffix("\n")
     if not name.startswith("MANIFEST-") or name not in files:
         raise CorruptFileError(f"CURRENT names {name!r}, which is no MANIFEST of the zip", path, None, REMEDY)
+    pieces = count(1)
     for log, content in files.items():
-        if log.endswith(".log") and any(_updates(batch) for _, batch in _records(content, f"{path}:{log}")):
+        if log.endswith(".log") and any(_updates(batch) for _, batch in _records(content, f"{path}:{log}", pieces)):
             raise UnsupportedProviderError(
                 f"{log} has changes that are in no SST file; those of Spark have none",
                 path,
@@ -107,10 +111,12 @@ def live_files(files: Mapping[str, bytes], path: str) -> list[LiveFile]:
     place = f"{path}:{name}"
     group: list[_Edit] = []
     left = _MOST_NUMBERS
-    for offset, record in _records(files[name], place):
+    for offset, record in _records(files[name], place, pieces):
         try:
             edit = _Edit(record, left)
             left = edit.left
+            if edit.follow >= _MOST_IN_GROUP:
+                raise SizeLimitError(f"a record begins a group of {edit.follow + 1} edits that count together")
             if group and edit.follow != group[-1].follow - 1:
                 raise CorruptFileError("is not the next one of a group of edits that count together")
             group.append(edit)
@@ -153,9 +159,9 @@ def _place_of(key: bytes) -> tuple[bytes, int, int]:
     return user, -sequence, -kind
 
 
-def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
-    """The records, with their offsets."""
-    at, begun, count = 0, 0, 0
+def _records(content: bytes, place: str, numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    """The records, with their offsets. Each piece takes a number, of which there are so many."""
+    at, begun = 0, 0
     pieces: list[bytes] | None = None
     while at < len(content):
         room = BLOCK - at % BLOCK
@@ -164,9 +170,10 @@ def _records(content: bytes, place: str) -> Iterator[tuple[int, bytes]]:
                 raise CorruptFileError("bytes behind the last piece of a block are not 0", place, at, REMEDY)
             at += room
             continue
-        count += 1
-        if count > _MOST_PIECES:
-            raise SizeLimitError(f"it has more than {_MOST_PIECES} pieces of records", place, at, _OTHER_TOOL)
+        if next(numbers) > _MOST_PIECES:
+            raise SizeLimitError(
+                f"the zip has more than {_MOST_PIECES} pieces of records up to here", place, at, _OTHER_TOOL
+            )
         header = content[at : at + HEADER]
         size = int.from_bytes(header[4:6], "little")
         kind = header[6] if len(header) == HEADER else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import count
 
 import pytest
 
@@ -92,8 +93,8 @@ def numbers(*edits: bytes) -> list[int]:
     return [file.number for file in live_files(files, "1.zip")]
 
 
-def follow(count: int) -> bytes:
-    return varint(300) + varint(count)
+def follow(edits: int) -> bytes:
+    return varint(300) + varint(edits)
 
 
 def test_edits_of_a_group_count_together() -> None:
@@ -181,12 +182,33 @@ def test_a_file_of_more_pieces_than_any_real_one_takes_no_minutes(name: str, mon
     content = FILES.get(name, b"")
     piece = OF_SPARK_3_2 if name.endswith(".log") else log_of(b"")
     monkeypatch.setattr(manifest, "_MOST_PIECES", 100)
-    own = len(list(manifest._records(content, name)))
-    live_files({**FILES, name: content + piece * (100 - own)}, "1.zip")
+    logs = sum(pieces_of(log) for log in FILES if log.endswith(".log"))
+    of_manifest = pieces_of("MANIFEST-000005")
+    live_files({**FILES, name: content + piece * (100 - logs - of_manifest)}, "1.zip")
     with pytest.raises(SizeLimitError, match="more than 100 pieces") as caught:
         live_files({**FILES, name: content + piece * 200}, "1.zip")
-    offset = len(content) + len(piece) * (100 - own)
-    assert (caught.value.path, caught.value.offset) == (f"1.zip:{name}", offset)
+    room = 100 - logs - (0 if name.endswith(".log") else of_manifest)
+    assert (caught.value.path, caught.value.offset) == (f"1.zip:{name}", len(content) + len(piece) * room)
+    assert caught.value.remedy
+
+
+def pieces_of(name: str) -> int:
+    return len(list(manifest._records(FILES[name], name, count(1))))
+
+
+def test_pieces_of_several_files_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_MOST_PIECES", 100)
+    logs = {f"0000{n}.log": OF_SPARK_3_2 * 40 for n in range(40, 43)}
+    with pytest.raises(SizeLimitError, match="more than 100 pieces") as caught:
+        live_files({**FILES, **logs}, "1.zip")
+    assert caught.value.path == "1.zip:000042.log"
+
+
+def test_a_group_of_more_edits_than_any_real_one_takes_no_memory() -> None:
+    assert numbers(*(log_of(follow(1023 - n)) for n in range(1024)), edit_of(11)) == [11]
+    with pytest.raises(SizeLimitError, match="a group of 1025 edits") as caught:
+        numbers(log_of(follow(1024)))
+    assert caught.value.path == "1.zip:MANIFEST-000001"
     assert caught.value.remedy
 
 
