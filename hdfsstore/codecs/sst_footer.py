@@ -114,7 +114,7 @@ def parse_footer(footer: bytes, at: int, path: str) -> Footer:
         with located(path, begin):
             return Footer(0, begin + _SIZE_0 - 8, begin, _CRC32C, 0, *_handles(footer[-_SIZE_0:-8], 0))
     if len(footer) < FOOTER_SIZE or magic != MAGIC:
-        raise CorruptFileError("the file does not end like an SST file", path, max(at, 0), REMEDY)
+        raise CorruptFileError("the file does not end like an SST file", path, at, REMEDY)
     version = int.from_bytes(footer[_FORMAT_AT:-8], "little")
     offset = at + _FORMAT_AT
     if not version or version >= _NO_FORMAT:

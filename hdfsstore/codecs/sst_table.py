@@ -171,8 +171,8 @@ class _Tail:
             raise CorruptFileError("the file ends earlier than its size says", path, size, REMEDY)
 
     def footer(self) -> Footer:
-        at = self.size - FOOTER_SIZE
-        return parse_footer(self.read(max(at, 0), FOOTER_SIZE), at, self.path)
+        at = max(self.size - FOOTER_SIZE, 0)
+        return parse_footer(self.read(at, FOOTER_SIZE), at, self.path)
 
     def read(self, offset: int, size: int) -> bytes:
         if offset >= self._start:

@@ -105,6 +105,13 @@ class TestFormat:
             with pytest.raises(CorruptFileError):
                 table(content[:at], RANGE)
 
+    @pytest.mark.parametrize("size", [8, 47, 48, 50, 52, 53])
+    def test_a_file_that_is_no_longer_than_a_footer_of_format_0(self, size: int) -> None:
+        content = (bytes(45) + (0xDB4775248B80FB57).to_bytes(8, "little"))[-size:]
+        with pytest.raises(CorruptFileError) as caught:
+            table(content)
+        assert caught.value.offset in range(size)
+
     @pytest.mark.parametrize(("compression", "codec"), [(2, "zlib"), (3, "bzip2"), (4, "lz4")])
     def test_blocks_of_the_first_formats_are_bounded(self, compression: int, codec: str) -> None:
         packed = packed_before_2(codec, bytes(1 << 20))
