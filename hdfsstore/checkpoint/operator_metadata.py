@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from pyarrow.fs import FileType
+
 from hdfsstore.checkpoint.json_files import JsonObject, Text, encode_versioned, read_versioned
 from hdfsstore.checkpoint.metadata_log import MetadataLog
 from hdfsstore.codecs.spark_json import dump_json
@@ -71,6 +73,8 @@ def schema_files(fs: FileManager, operator_folder: str, batch_id: int | None = N
     """
     found = {}
     for store in fs.list_folder(f"{operator_folder}/{SCHEMA_FOLDER}"):
+        if store.type != FileType.Directory:
+            continue
         files = (SCHEMA_FILE.fullmatch(info.base_name) for info in fs.list_folder(store.path))
         batches = sorted((int(name[1]), name[0]) for name in files if name)
         names = [f"{store.base_name}/{name}" for batch, name in batches if batch_id is None or batch <= batch_id]
