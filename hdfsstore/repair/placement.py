@@ -158,12 +158,6 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None, me
         PlacementError: the rule is not known, or several fit, or Spark has not named the operator and its rows prove
             nothing, because they are in one partition; or the metadata of an operator with column families is lost.
     """
-    if state.operator.name is None and store.has_families:
-        raise PlacementError(
-            "the operator's metadata, which names this schema file, is missing, and Spark does not start without it",
-            store.schema_path,
-            remedy=f"Restore state/{state.operator.operator_id}/_metadata",
-        )
     placements = possible_placements(state, store, kind)
     kinds = [placement.kind for placement in placements]
     if state.operator.name is None and kind is None and kinds[0] not in (JOIN, LIMIT) and store.num_partitions == 1:
@@ -194,6 +188,12 @@ def placement_of(state: OperatorState, store: Store, kind: str | None = None, me
 
 def possible_placements(state: OperatorState, store: Store, kind: str | None = None) -> list[Placement]:
     """The rules that fit the schema of a store: one, unless the operator has no name. Raises PlacementError."""
+    if state.operator.name is None and store.has_families:
+        raise PlacementError(
+            "the operator's metadata, which names this schema file, is missing, and Spark does not start without it",
+            store.schema_path,
+            remedy=f"Restore state/{state.operator.operator_id}/_metadata",
+        )
     return [Placement(each, store, _parts(state, store, each)) for each in possible_kinds(state.operator, kind)]
 
 

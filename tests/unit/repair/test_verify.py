@@ -166,6 +166,9 @@ def test_lost_metadata_of_an_operator_with_column_families_is_found(tmp_path: Pa
     assert [(each.path, each.batches) for each in found.findings] == [
         (str(root / "state/0/_metadata"), tuple(found.batches))
     ]
+    (note,) = found.notes
+    assert "Restore state/0/_metadata" in note
+    assert "--operator-kind" not in note
     with pytest.raises(PlacementError, match=r"Restore state/0/_metadata"):
         repartition(root, tmp_path / "new", 3, operator_kinds={0: "join"})
 
