@@ -44,5 +44,9 @@ def redacted(text: str) -> str:
 
 
 def _hide(record: logging.LogRecord) -> bool:
-    record.msg, record.args = redacted(record.getMessage()), None
+    try:
+        text = redacted(record.getMessage())
+    except Exception as error:  # noqa: BLE001 - of a value that cannot be shown: whoever logs it never fails by that
+        text = f"a message that cannot be formatted: {type(error).__name__}"
+    record.msg, record.args = text, None
     return True

@@ -60,3 +60,15 @@ def test_a_client_hides_them_in_each_of_botocores_loggers(caplog: pytest.LogCapt
         logging.getLogger(f"botocore.{name}").debug("%s: %s", "SessionToken", SECRET)
     assert caplog.text.count("SessionToken: ***") == 8
     assert SECRET not in caplog.text
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise ValueError(SECRET)
+
+
+def test_a_value_that_cannot_be_shown_is_no_error_for_who_logs_it(caplog: pytest.LogCaptureFixture) -> None:
+    make_client(S3Settings(anonymous=True))
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("botocore.endpoint").debug("params: %s", {"Body": Unshown()})
+    assert caplog.messages[-1] == "a message that cannot be formatted: ValueError"
