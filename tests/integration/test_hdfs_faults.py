@@ -13,6 +13,7 @@ import pytest
 from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.hdfs.hdfs_files import HdfsFileManager
 from hdfsstore.fs.hdfs.settings import ClientName
+from tests.integration.giving_up import check_that_it_ends
 from tests.integration.hdfs_managers import content, manager
 from tests.services.hdfs import Hdfs
 
@@ -54,6 +55,11 @@ def test_a_frozen_name_node_is_a_timeout_and_no_hang(hdfs: Hdfs, client: ClientN
     assert content(manager(hdfs, client=client), f"{folder}/file") == b"old"
     manager(hdfs, client=client).replace(f"{folder}/file", [b"new"])
     assert content(files, f"{folder}/file") == b"new"
+
+
+def test_a_process_that_has_given_up_on_a_frozen_name_node_ends(hdfs: Hdfs, client: ClientName) -> None:
+    options = {**hdfs.client_conf, "client": client}
+    check_that_it_ends(hdfs.active.process, hdfs.uri(f"given-up-on-{client}"), options)
 
 
 def test_calls_go_on_when_the_name_node_starts_again(hdfs: Hdfs, client: ClientName) -> None:

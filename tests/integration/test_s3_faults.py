@@ -21,6 +21,7 @@ from hdfsstore.errors import FileSystemTimeoutError, StateStoreError
 from hdfsstore.fs.s3.open import open_bucket
 from hdfsstore.fs.s3.s3_files import S3FileManager
 from hdfsstore.fs.secret import Secret
+from tests.integration.giving_up import check_that_it_ends
 from tests.integration.s3_managers import BUCKET, manager, read, settings
 from tests.services import minio as service
 from tests.services.fault_proxy import Fault, FaultProxy
@@ -147,6 +148,10 @@ def test_a_stream_that_is_cut_is_read_on(
     proxy.plan(Fault("cut", "GET", keep=3 * MB), Fault("answer", "GET", times=3), Fault("reset", "GET"))
     with crowd():
         assert read(files, f"{folder}/a", known) == content
+
+
+def test_a_process_that_has_given_up_on_a_frozen_server_ends(own_minio: Minio, folder: str) -> None:
+    check_that_it_ends(own_minio.process, f"s3://{folder}", own_minio.storage_options())
 
 
 def test_a_server_that_freezes_in_a_stream_is_a_typed_error_in_time(own_minio: Minio, folder: str) -> None:
