@@ -126,8 +126,20 @@ def test_overlays_and_files_agree_with_a_model(
         [b"x" * i for i in range(400)],
         [b"y" * 100 + b"%d" % (i % 900) for i in range(2000)],
         [b"one"] * 100 + [b""] * 100,
+        [b"user-%07d" % (i * 48271 % 65537) for i in range(5000)],
+        [random.Random(i).randbytes(8) for i in range(5000)],
+        [(1 << i % 64).to_bytes(8, "big") for i in range(5000)],
     ],
-    ids=["numbers", "zeros at the end", "each begins the next", "a long common start", "few keys, often"],
+    ids=[
+        "numbers",
+        "zeros at the end",
+        "each begins the next",
+        "a long common start",
+        "few keys, often",
+        "many numbers",
+        "many that share nothing",
+        "many of one bit",
+    ],
 )
 def test_overlays_of_many_records_are_sorted_whatever_their_keys_share(keys: list[bytes]) -> None:
     random.Random(1).shuffle(keys)
