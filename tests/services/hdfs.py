@@ -161,6 +161,7 @@ class Hdfs:
             # Else a client that closes a file waits for both DataNodes to tell the NameNode, half a second at a time.
             "dfs.namenode.file.close.num-committed-allowed": "1",
             "dfs.heartbeat.interval": "1",
+            "dfs.namenode.redundancy.interval.seconds": "1",
             "dfs.namenode.safemode.extension": "0",
             # A NameNode that starts again can be written to once a DataNode has come back.
             "dfs.namenode.safemode.min.datanodes": "1",
