@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,11 @@ class Zone:
 
     def blocks(self) -> tuple[int, int]:
         """How many files with blocks the DataNodes have, and how many of these show the mark."""
-        found = [block.read_bytes() for folder in self.hdfs.data_folders for block in folder.rglob("blk_*")]
+        found = []
+        for folder in self.hdfs.data_folders:
+            for block in folder.rglob("blk_*"):
+                with suppress(FileNotFoundError):  # one of a file that is deleted
+                    found.append(block.read_bytes())
         return len(found), sum(MARK in block for block in found)
 
 
