@@ -6,6 +6,7 @@ import org.apache.hadoop.fs.FsShell;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.hdfs.server.namenode.EditLogFileOutputStream;
 import org.apache.hadoop.hdfs.server.namenode.NameNode;
 import org.apache.hadoop.hdfs.tools.CryptoAdmin;
 import org.apache.hadoop.hdfs.tools.DFSAdmin;
@@ -26,6 +27,8 @@ public final class HdfsNode {
     public static void main(String[] args) throws Exception {
         HdfsConfiguration conf = new HdfsConfiguration();
         String[] none = new String[0];
+        // Nodes are killed, and the machine is not: what they wrote stays without a sync.
+        EditLogFileOutputStream.setShouldSkipFsyncForTesting(true);
         if (args[0].equals("datanode")) {
             DataNode node = DataNode.createDataNode(none, conf);
             while (!node.isDatanodeFullyStarted(true)) {

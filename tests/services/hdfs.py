@@ -166,8 +166,6 @@ class Hdfs:
             # A NameNode that starts again can be written to once a DataNode has come back.
             "dfs.namenode.safemode.min.datanodes": "1",
             "dfs.namenode.fs-limits.min-block-size": "4096",
-            # Nodes are killed, and the machine is not: what they wrote stays without a sync.
-            "dfs.namenode.edits.noeditlogchannelflush": "true",
         }
 
     def _namenode_conf(self, number: int, name: str | None) -> dict[str, str]:
