@@ -19,10 +19,10 @@ _taken: list[int] = []
 
 def free_port() -> int:
     """A port that nobody listens on. It is this process's until it ends, also while its server is stopped."""
-    ports = list(_ports())
+    ports = _ports()
     # Not the common generator: hypothesis seeds it, so that processes side by side would try the same ports.
-    random.SystemRandom().shuffle(ports)
-    for port in ports:
+    first = random.SystemRandom().randrange(len(ports))
+    for port in (*ports[first:], *ports[:first]):
         if not _take(port):
             continue
         with socket.socket() as probe:
