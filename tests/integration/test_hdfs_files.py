@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,6 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-ROUNDS, RACERS = 200, 8
 MB = 1 << 20
 
 
@@ -108,24 +106,6 @@ def test_content_that_fails_leaves_the_old_file_and_no_other(files: HdfsFileMana
         files.create(f"{folder}/new", half())
     assert names(files, folder) == ["old"]
     assert content(files, f"{folder}/old") == b"old"
-
-
-def test_one_of_many_racers_wins_each_round(files: HdfsFileManager, folder: str) -> None:
-    barrier = threading.Barrier(RACERS)
-    won: list[list[int]] = [[] for _ in range(ROUNDS)]
-
-    def race(racer: int) -> None:
-        for number, winners in enumerate(won):
-            barrier.wait(60)
-            with suppress(FileExistsError):
-                files.create(f"{folder}/{number}", [b"%d" % racer])
-                winners.append(racer)
-
-    with ThreadPoolExecutor(RACERS) as pool:
-        list(pool.map(race, range(RACERS)))
-    assert [len(winners) for winners in won] == [1] * ROUNDS
-    assert [content(files, f"{folder}/{number}") for number in range(ROUNDS)] == [b"%d" % one for [one] in won]
-    assert len(names(files, folder)) == ROUNDS
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

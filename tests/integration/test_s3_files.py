@@ -150,28 +150,6 @@ def test_a_name_that_is_free_again_before_it_is_looked_at_is_not_taken_for_one_t
     assert files.list_folder(folder) == []
 
 
-def test_of_eight_racers_one_creates(minio: Minio, folder: str) -> None:
-    """In a quarter of the rounds by parts."""
-    racers = [manager(minio.port) for _ in range(8)]
-    ready = threading.Barrier(8)
-
-    def race(number: int, path: str, size: int) -> bool:
-        ready.wait()
-        try:
-            racers[number].create(path, [bytes([number]) * size])
-        except FileExistsError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        for round_ in range(200):
-            size = 5 * MB + 1 if round_ % 50 == 0 else 1000
-            path = f"{folder}/{round_}"
-            won = list(pool.map(race, range(8), [path] * 8, [size] * 8))
-            assert sum(won) == 1, round_
-            assert read(racers[0], path) == bytes([won.index(True)]) * size
-
-
 @pytest.mark.parametrize("size", [1000, 12 * MB])
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_content_that_fails_publishes_nothing(
