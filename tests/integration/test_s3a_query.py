@@ -12,8 +12,6 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 import hdfsstore
 from tests.integration.s3_managers import ROLE_ARN, bare_client
 from tests.services import java, s3a
@@ -53,11 +51,16 @@ class Run:
         return [secret for secret in self.secrets if any(secret.encode(form) in content for form in forms)]
 
 
-@pytest.fixture(scope="module")
-def run(secure_minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Of a role that is assumed through a proxy with a password, with a key of the customer."""
+def test_a_run_shows_no_secret_and_is_opened_in_place(secure_minio: Minio, tmp_path: Path) -> None:
     needed(s3a.jars)
-    folder = tmp_path_factory.mktemp("s3a")
+    run = run_query(secure_minio, tmp_path)
+    check_what_is_left(run)
+    check_objects(run, secure_minio)
+    check_checkpoint(run, secure_minio)
+
+
+def run_query(secure_minio: Minio, folder: Path) -> Run:
+    """Of a role that is assumed through a proxy with a password, with a key of the customer."""
     conf, left, keys, trust = (folder / name for name in ("conf", "left", "keys", "trust"))
     conf.mkdir()
     for name in ("events", "input", "tmp"):
@@ -101,7 +104,8 @@ def run(secure_minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(checkpoint, left, done.stdout + done.stderr, [PASSWORD, CUSTOMER_KEY, _LOGIN[1], *of_role])
 
 
-def test_no_secret_is_in_a_file_log_or_message_of_a_run(run: Run) -> None:
+def check_what_is_left(run: Run) -> None:
+    """No secret is in a file, a log or a message."""
     assert run.shown_in(run.said.encode()) == []
     files = [path for path in run.left.rglob("*") if path.is_file() and not path.is_symlink()]
     for kind in ("seen-*", "rest-*", "events/**/*"):
@@ -113,8 +117,8 @@ def test_no_secret_is_in_a_file_log_or_message_of_a_run(run: Run) -> None:
     assert [(path, found) for path in files if (found := run.shown_in(path.read_bytes()))] == []
 
 
-def test_no_secret_is_in_an_object_that_the_run_has_written(run: Run, secure_minio: Minio) -> None:
-    """As those read it who have the key of the customer: on the server's disk it is encrypted."""
+def check_objects(run: Run, secure_minio: Minio) -> None:
+    """No secret is in what the run has written, as those read it who have the key of the customer."""
     client, bucket = bare_client(secure_minio), run.checkpoint.split("/")[2]
     customer = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": base64.b64decode(CUSTOMER_KEY)}
     names = [each["Key"] for each in client.list_objects_v2(Bucket=bucket)["Contents"]]
@@ -125,7 +129,7 @@ def test_no_secret_is_in_an_object_that_the_run_has_written(run: Run, secure_min
     assert [name for name in names if run.shown_in(content[name]) or run.shown_in(name.encode())] == []
 
 
-def test_the_checkpoint_is_opened_in_place(run: Run, secure_minio: Minio) -> None:
+def check_checkpoint(run: Run, secure_minio: Minio) -> None:
     options = {**secure_minio.storage_options(), **ENCRYPTION, "aws_ca_bundle": str(secure_minio.ca_file)}
     opened = hdfsstore.Checkpoint(f"{run.checkpoint}/hdfsstore", storage_options=options)
     rows = opened.read_state().to_pylist()
