@@ -21,7 +21,6 @@ from tests.spark.support.java import use_java
 pytestmark = pytest.mark.spark
 # Tasks and their workers; the last is killed when its state is committed.
 TASKS = ("raise-function", "kill-function", "kill-output")
-STEPS = ("in the sink", "before Spark's commit")
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +51,10 @@ def test_tasks_and_workers(tasks: tuple[str, ...], tmp_path: Path) -> None:
     assert run_cases("local", tmp_path, *tasks) == dict.fromkeys(tasks)
 
 
-@pytest.mark.parametrize("place", ["hdfs", "minio"], indirect=True)
-def test_drivers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "step"), [("hdfs", "in the sink"), ("minio", "before Spark's commit")], indirect=["place"]
+)
+def test_drivers(step: str, tmp_path: Path) -> None:
     done: Counter[str] = Counter()
-    killed_history(tmp_path, 1, done, STEPS, Settings("mapWithState", "EventTimeTimeout"))
-    assert done == {f"SIGKILL of the driver {step}": 1 for step in STEPS}
+    killed_history(tmp_path, 1, done, [step], Settings("mapWithState", "EventTimeTimeout"))
+    assert done == {f"SIGKILL of the driver {step}": 1}
