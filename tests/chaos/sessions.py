@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tests.chaos.storage import is_s3
-from tests.services import s3a
+from tests.services import java, s3a
 
 ROOT = Path(__file__).parents[2]
 # By name: the master, and what its tasks may go through.
@@ -52,10 +52,10 @@ def session(name: str, folder: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": " ".join([*java.QUICK_START, "-Duser.timezone=UTC"]),
         "spark.executor.memory": "640m",
         # Half the time that a start takes, and executors are started all the time.
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": " ".join(java.QUICK_START),
         # Executors are killed all the time: no end to new ones.
         "spark.deploy.maxExecutorRetries": -1,
         "spark.local.dir": str(folder / "local"),
@@ -63,9 +63,7 @@ def session(name: str, folder: Path) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.streaming.metricsEnabled": False,
-        # Tiny plans, each run once: no time for compilers.
-        "spark.sql.codegen.wholeStage": False,
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **java.TINY_PLANS,
         "spark.sql.adaptive.enabled": False,
         "spark.python.daemon.module": "tests.chaos.daemon",
         "spark.log.level": "OFF",

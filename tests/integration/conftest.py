@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hdfsstore.fs.hdfs.settings import CLIENT_NAMES, ClientName
-from tests.services import s3a
+from tests.services import java, s3a
 from tests.services.certificates import make_trust_store
 from tests.services.fault_proxy import FaultProxy
 from tests.services.hdfs import Hdfs
@@ -50,8 +50,10 @@ def spark(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC "
-        f"-Djavax.net.ssl.trustStore={trust}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [*java.QUICK_START, "-Duser.timezone=UTC", f"-Djavax.net.ssl.trustStore={trust}"]
+        ),
+        **java.TINY_PLANS,
         "spark.executorEnv.AWS_CA_BUNDLE": str(ca),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

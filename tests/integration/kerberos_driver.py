@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.integration.session_query import run_batch
-from tests.services import kdc
+from tests.services import java, kdc
 
 
 def main(checkpoint: str, folder: str, keytab: str, krb5_conf: str) -> None:
@@ -24,7 +24,7 @@ def main(checkpoint: str, folder: str, keytab: str, krb5_conf: str) -> None:
         .config("spark.kerberos.keytab", keytab)
         .config(
             "spark.driver.extraJavaOptions",
-            f"-Djava.security.krb5.conf={krb5_conf} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            " ".join([*java.QUICK_START, f"-Djava.security.krb5.conf={krb5_conf}"]),
         )
         .config("spark.ui.enabled", False)
         .config("spark.sql.shuffle.partitions", 1)

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from hdfsstore.spark import groupBy
 from hdfsstore.spark.driver.query import StatefulQuery
-from tests.services import s3a
+from tests.services import java, s3a
 from tests.spark.support.totals import Events, total
 from tests.support.waiting import WAIT_SECONDS
 
@@ -76,7 +76,8 @@ def main(master: str, checkpoint: str, folder: str, trust: str, keys: str) -> No
         SparkSession.builder.master(master)
         .config("spark.jars", ",".join(map(str, s3a.jars())))
         .config("spark.driver.extraClassPath", os.environ["HADOOP_CONF_DIR"])
-        .config("spark.driver.extraJavaOptions", f"-Djavax.net.ssl.trustStore={trust}")
+        .config("spark.driver.extraJavaOptions", " ".join([*java.QUICK_START, f"-Djavax.net.ssl.trustStore={trust}"]))
+        .config("spark.executor.extraJavaOptions", " ".join(java.QUICK_START))
         .config("spark.executorEnv.AWS_CA_BUNDLE", os.environ["AWS_CA_BUNDLE"])
         # Spark shows Hadoop's properties. By default it hides keys of access alone, not those of encryption.
         .config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|encryption[.]key")

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.services import s3a
+from tests.services import java, s3a
 from tests.spark.support.totals import Events, totals
 from tests.support.waiting import WAIT_SECONDS
 
@@ -23,6 +23,8 @@ def main(folder: str) -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(map(str, s3a.jars())))
+        .config("spark.driver.extraJavaOptions", " ".join(java.QUICK_START))
+        .config(map=java.TINY_PLANS)
         .config("spark.ui.enabled", False)
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")

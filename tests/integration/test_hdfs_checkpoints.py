@@ -19,14 +19,18 @@ from tests.services.hdfs import Hdfs
 from tests.spark.support.java import use_java
 from tests.spark.support.totals import SCHEMA, finished, totals
 
+ROOT = Path(__file__).parents[2]
 SPARK = """
 import sys
 from pyspark.sql import SparkSession, functions as F
+from tests.services import java
 
 checkpoint, source, default_fs = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", False)
+    .config("spark.driver.extraJavaOptions", " ".join(java.QUICK_START))
+    .config(map=java.TINY_PLANS)
     .config("spark.sql.shuffle.partitions", 2)
     .config("spark.hadoop.fs.defaultFS", default_fs)
     .getOrCreate()
@@ -56,7 +60,7 @@ def test_a_query_of_spark_on_hdfs_is_opened_in_place(
         (source / f"{batch}.json").write_text("".join(json.dumps({"k": key}) + "\n" for key in range(KEYS)))
     path = "/queries/of-spark"
     arguments = [path, os.fspath(source), f"hdfs://{hdfs.authority}"]
-    subprocess.run([sys.executable, "-c", SPARK, *arguments], check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "-c", SPARK, *arguments], cwd=ROOT, check=True, capture_output=True, timeout=300)
 
     with_authority = hdfsstore.Checkpoint(f"hdfs://{hdfs.authority}{path}").read_state()
     monkeypatch.setenv("HADOOP_CONF_DIR", os.fspath(hdfs.conf_dir))

@@ -17,7 +17,7 @@ from tests.services.process import ServerProcess
 _SOURCE = Path(__file__).with_name("HdfsNode.java")
 _START_SECONDS = 120  # and to run a command
 _STARTS = 20  # while a connection of somebody else has its port
-_JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM = ("-Xmx128m", *java.QUICK_START)
 _LOGGING = """\
 appender.stderr.type = Console
 appender.stderr.name = stderr

@@ -13,6 +13,10 @@ from pathlib import Path
 from tests.services.missing import ServiceMissingError
 
 _DOWNLOAD_SECONDS = 600
+# Options of JVMs that live for a minute: no compiler that pays off later.
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Settings of Spark for tiny plans, each run once or twice: no code is generated for them.
+TINY_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @functools.cache

@@ -45,7 +45,7 @@ class Kdc:
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = self._folder / "settings"
         settings.write_text(_SETTINGS)
-        command = [java.executable(), "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [java.executable(), "-Xmx64m", *java.QUICK_START]
         command += ["-cp", ":".join(map(str, [*self._jars, java.spark_jar("slf4j-api")]))]
         command += ["org.apache.hadoop.minikdc.MiniKdc", str(self._folder), str(settings), str(self.keytab)]
         principals = [USER, NAME_NODE, DATA_NODE, WEB]

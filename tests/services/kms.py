@@ -48,7 +48,7 @@ class Kms:
         write_xml(self._folder / "core-site.xml", {})  # it must be there
         write_xml(self._folder / "kms-site.xml", settings)
         write_xml(self._folder / "kms-acls.xml", dict.fromkeys(rights, "*"))
-        command = [java.executable(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [java.executable(), "-Xmx128m", *java.QUICK_START]
         command += ["--add-opens", "java.base/java.lang=ALL-UNNAMED", "-Dlog4j.configuration=none"]
         command += [f"-Dkms.config.dir={self._folder}", f"-Dkms.log.dir={self._folder}"]
         command += ["-cp", ":".join(map(str, [self._folder, *self._jars]))]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.services import java
 from tests.spark.support.java import use_java
 from tests.spark.support.repairs import Wholes
 
@@ -45,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.ui.enabled", False)
             .config("spark.ui.showConsoleProgress", False)
             .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC")
+            .config("spark.driver.extraJavaOptions", " ".join([*java.QUICK_START, "-Duser.timezone=UTC"]))
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.sql.session.timeZone", "UTC")
