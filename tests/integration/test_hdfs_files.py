@@ -212,6 +212,19 @@ def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(hdfs: Hdfs, cli
     assert content(files, path) == bytes(12 * MB)
 
 
+def test_a_file_that_is_deleted_while_it_is_read_is_one_that_has_changed(
+    hdfs: Hdfs, client: ClientName, folder: str
+) -> None:
+    path, mark = f"{folder}/file", uuid.uuid4().bytes
+    files = manager(hdfs, client=client)
+    files.create(path, [mark * (12 * MB // len(mark))])
+    file = files.open_file(path)
+    files.delete([path])
+    wait_until(lambda: not blocks_of(hdfs, mark))
+    with pytest.raises(FileChangedError):
+        file.read_at(10 * MB, MB)
+
+
 def test_ranges_are_read_at_the_same_time(
     hdfs: Hdfs, client: ClientName, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

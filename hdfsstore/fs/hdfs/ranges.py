@@ -47,6 +47,8 @@ class Ranges:
         file = self._file
         try:
             return file.read_range(offset, size)
+        except FileNotFoundError:  # Java asks for the blocks anew, by the name
+            raise self._changed() from None
         except HdfsError:
             self._file = self._opened_anew(client)
             raise
