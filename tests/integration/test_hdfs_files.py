@@ -108,6 +108,26 @@ def test_content_that_fails_leaves_the_old_file_and_no_other(files: HdfsFileMana
     assert content(files, f"{folder}/old") == b"old"
 
 
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_a_long_file_that_is_deleted_while_it_is_written_is_a_typed_error(
+    hdfs: Hdfs, client: ClientName, folder: str, name: str
+) -> None:
+    """FileNotFoundError would say that there is no such file as the one that was to be written."""
+    files = manager(hdfs, client=client)
+    of_hadoop = hdfs_native.Client(hdfs.uri(""), hdfs.client_conf)
+    files.create(f"{folder}/old", [b"old"])
+
+    def content_that_is_deleted() -> Iterator[bytes]:
+        yield bytes(20 * MB)
+        [temporary] = {*names(files, folder)} - {"old"}
+        assert of_hadoop.delete(f"{folder}/{temporary}")
+
+    with pytest.raises(StateStoreError, match="FileNotFound"):
+        files.replace(f"{folder}/{name}", content_that_is_deleted())
+    assert names(files, folder) == ["old"]
+    assert content(files, f"{folder}/old") == b"old"
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_rename_whose_answer_is_lost_has_been_carried_out(
     files: HdfsFileManager,

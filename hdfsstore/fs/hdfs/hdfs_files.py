@@ -31,7 +31,7 @@ from hdfsstore.fs.hdfs.choose_client import choose
 from hdfsstore.fs.hdfs.client import HdfsClient, HdfsError
 from hdfsstore.fs.hdfs.per_process import PerProcess
 from hdfsstore.fs.hdfs.ranges import Ranges, open_small
-from hdfsstore.fs.hdfs.writing import Rename, Write, append, chunks_of, clock, create_temporary
+from hdfsstore.fs.hdfs.writing import Rename, Write, append, chunks_of, clock, create_temporary, finish
 from hdfsstore.fs.range_reader import BLOCK, RangeReader
 from hdfsstore.fs.request_metrics import RequestMetrics
 from hdfsstore.fs.typed_errors import Undeleted
@@ -180,7 +180,7 @@ class HdfsFileManager:
             for chunk in chunks:
                 self._call("write", path, partial(append, file, chunk), repeatable=False)
                 self.requests.written(len(chunk))
-            self._call("close", path, lambda _: file.close(), repeatable=False)
+            self._call("close", path, partial(finish, file), repeatable=False)
         except FileSystemTimeoutError:
             raise
         except BaseException:

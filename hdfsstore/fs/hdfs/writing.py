@@ -40,7 +40,7 @@ class Write:
                 client.delete(temporary)
             raise
         except FileNotFoundError as error:
-            raise HdfsError("FileNotFound", str(error), may_pass=False) from error
+            raise _deleted(error) from error
         return temporary
 
 
@@ -74,7 +74,22 @@ def create_temporary(client: HdfsClient, path: str, *, one_replica: bool = False
 
 
 def append(file: WritableFile, chunk: bytes, _: HdfsClient) -> None:
-    file.write(chunk)
+    try:
+        file.write(chunk)
+    except FileNotFoundError as error:
+        raise _deleted(error) from error
+
+
+def finish(file: WritableFile, _: HdfsClient) -> None:
+    try:
+        file.close()
+    except FileNotFoundError as error:
+        raise _deleted(error) from error
+
+
+def _deleted(error: FileNotFoundError) -> HdfsError:
+    """The error of a temporary file that is gone: FileNotFoundError would be about the file that is written."""
+    return HdfsError("FileNotFound", str(error), may_pass=False)
 
 
 def clock(client: HdfsClient, folder: str) -> int:
