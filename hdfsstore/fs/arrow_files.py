@@ -33,7 +33,7 @@ from pyarrow.fs import FileInfo, FileSystem, FileType, FSSpecHandler, PyFileSyst
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs import typed_errors
-from hdfsstore.fs.arrow_forks import pid_of
+from hdfsstore.fs.arrow_forks import jvm_is_of_parent, pid_of
 from hdfsstore.fs.arrow_reading import ArrowReader
 from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.request_metrics import RequestMetrics
@@ -66,8 +66,9 @@ class ArrowFileManager(ArrowReader):
         self.requests = RequestMetrics()
         self._kind = kind_of(fs)
         is_hdfs = self._kind in _HDFS and not _is_of_hadoop(fs)
+        self._is_of_hadoop = self._kind in _HDFS and not is_hdfs
         self._replaces = is_hdfs
-        self._pid = pid_of(fs)
+        self._pid = pid_of(_client_of(fs))
         self.identity = f"{self._kind}://{_place(fs)}"
         self.promises = Promises(
             create_if_absent=is_hdfs,
@@ -78,7 +79,8 @@ class ArrowFileManager(ArrowReader):
 
     @property
     def filesystem(self) -> FileSystem:
-        if self._kind in _HDFS and self._pid != os.getpid():
+        of_parent = jvm_is_of_parent() if self._is_of_hadoop else self._kind in _HDFS and self._pid != os.getpid()
+        if of_parent:
             raise StateStoreError(
                 "this process was forked from one that has used this filesystem, whose threads do not survive that",
                 self.identity,
@@ -232,6 +234,11 @@ def kind_of(fs: FileSystem) -> str:
         protocol = fs.handler.fs.protocol
         return str(protocol if isinstance(protocol, str) else protocol[0])
     return str(fs.type_name)
+
+
+def _client_of(fs: FileSystem) -> object:
+    """What has the threads: pyarrow makes a new object round it for each use of a folder of it (SubTreeFileSystem)."""
+    return fs.handler.fs if isinstance(fs, PyFileSystem) and isinstance(fs.handler, FSSpecHandler) else fs
 
 
 def _is_of_hadoop(fs: FileSystem) -> bool:

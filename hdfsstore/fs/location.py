@@ -14,6 +14,7 @@ from pyarrow.fs import FileSystem, SubTreeFileSystem
 from hdfsstore.errors import StateStoreError, UnsupportedSettingError
 from hdfsstore.fs import clients
 from hdfsstore.fs.arrow_files import ArrowFileManager, kind_of
+from hdfsstore.fs.arrow_forks import jvm_is_of_parent
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.fsspec_uris import fsspec_place
 from hdfsstore.fs.hadoop_conf import DEFAULT_FS, HadoopConf, read_hadoop_conf
@@ -28,6 +29,8 @@ from hdfsstore.fs.storage_options import StorageOptions, parse_options
 from hdfsstore.fs.uris import HDFS_SCHEME, S3_SCHEMES, hdfs_place, s3_place, scheme_of
 
 _LOCAL = {"local", "file"}
+# pyarrow opens it in a JVM.
+_OF_JAVA = "viewfs"
 _GOOGLE = {"gs", "gcs"}
 # It waits longer and longer between its tries, and the last pause counts on top: two minutes in all.
 _GOOGLE_RETRY_S = 60
@@ -159,6 +162,12 @@ def _open(location: StorageLocation) -> tuple[FileManager, str]:
         return clients.shared(settings, partial(_hdfs, settings)), "/" + uri.partition("://")[2].partition("/")[2]
     if scheme_of(uri) is None:
         return LocalFileManager(), _trimmed(uri)
+    if scheme_of(uri) == _OF_JAVA and jvm_is_of_parent():
+        raise StateStoreError(
+            "this process was forked from one that has used Hadoop's own client, whose JVM does not survive that",
+            shown(uri),
+            remedy="Use a URI of hdfs, with hdfs-native (`client` of the storage options), or HDFS in the child alone",
+        )
     try:
         return _of_pair(*FileSystem.from_uri(_with_deadline(uri)))
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import pytest
 from fsspec.implementations.arrow import ArrowFSWrapper
-from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem
+from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
@@ -78,15 +78,21 @@ def main(uri: str, conf: dict[str, str]) -> None:
 
     host, port = uri.split("/")[2].split(":")
     hadoop = HadoopFileSystem(host, int(port), extra_conf=conf)
-    pairs = [(fs, folder) for fs in (hadoop, PyFileSystem(FSSpecHandler(ArrowFSWrapper(hadoop))))]
+    of_fsspec = PyFileSystem(FSSpecHandler(ArrowFSWrapper(hadoop)))
+    pairs = [(fs, folder) for fs in (hadoop, of_fsspec, SubTreeFileSystem("/", hadoop))]
     in_parent = [resolve(pair)[0] for pair in pairs]
-    assert [read_file(each, path) for each in in_parent] == [b"of the parent"] * 2
+    assert [read_file(each, path) for each in in_parent] == [b"of the parent"] * 3
 
     def pair() -> None:
         for each in (*in_parent, *(resolve(pair)[0] for pair in pairs)):
             check_is_refused(each, folder)
 
-    print([status_of(child) for child in (collects, same_client, new_client, other_client, pair)])
+    def new_filesystem() -> None:
+        with pytest.raises(StateStoreError, match="forked from one that has used Hadoop's own client"):
+            resolve(uri.replace("hdfs", "viewfs", 1))
+
+    children = (collects, same_client, new_client, other_client, pair, new_filesystem)
+    print([status_of(child) for child in children])
     assert read_file(files, path) == b"of the parent"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.arrow import ArrowFSWrapper
 from hdfs_native.fsspec import HdfsFileSystem
-from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem
+from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem, SubTreeFileSystem
 
 from hdfsstore.errors import NotPromisedError
 from hdfsstore.fs.file_manager import FileManager
@@ -52,11 +52,13 @@ def test_one_of_many_racers_creates_a_file(hdfs: Hdfs) -> None:
     check_whole(files, folder)
 
 
-def test_a_forked_child_gets_an_error(hdfs: Hdfs) -> None:
+@pytest.mark.parametrize("of_folder", [False, True])
+def test_a_forked_child_gets_an_error(hdfs: Hdfs, of_folder: bool) -> None:
     """That of pyarrow's HadoopFileSystem is in libhdfs_forks.py."""
-    pair = PyFileSystem(FSSpecHandler(HdfsFileSystem("127.0.0.1", hdfs.rpc_ports[0]))), "/forked-pairs"
+    whole = PyFileSystem(FSSpecHandler(HdfsFileSystem("127.0.0.1", hdfs.rpc_ports[0])))
+    pair = SubTreeFileSystem("/", whole) if of_folder else whole, "/forked-pairs"
     files = resolve(pair)[0]
-    files.create(f"{pair[1]}/file", [b"of the parent"])
+    files.replace(f"{pair[1]}/file", [b"of the parent"])
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # ends it if it hangs

@@ -40,6 +40,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, HadoopFileSystem
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs.arrow_forks import jvm_is_of_parent
 from hdfsstore.fs.hdfs.client import HdfsError
 from hdfsstore.fs.hdfs.java_files import JavaFiles, error_of, is_ready
 from hdfsstore.fs.hdfs.libhdfs_library import last_exception
@@ -69,7 +70,7 @@ class LibhdfsClient:
 
     def __init__(self, settings: HdfsSettings) -> None:
         global _pid_of_jvm, _works
-        if _pid_of_jvm not in (None, os.getpid()):
+        if jvm_is_of_parent() or _pid_of_jvm not in (None, os.getpid()):
             raise StateStoreError(
                 "this process was forked from one that has used libhdfs, whose JVM does not survive that",
                 settings.url,
