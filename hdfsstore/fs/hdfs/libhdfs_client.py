@@ -59,7 +59,8 @@ _ALL_BLOCKS = {"dfs.client.read.prefetch.size": str(1 << 60)}
 _pid_of_jvm: int | None = None
 # Whether libhdfs has made a client in this process, or could not; None: it was not asked yet.
 _works: bool | None = None
-_files: weakref.WeakSet[LibhdfsReadableFile] = weakref.WeakSet()
+_files: weakref.WeakValueDictionary[int, LibhdfsReadableFile] = weakref.WeakValueDictionary()  # by their ids
+_held: list[list[Any]] = []  # those of each fork that is under way
 # By its id, what lives on when nothing else refers to it, and when the interpreter ends: that never drops this dict.
 _kept: dict[int, Any] = {}
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
@@ -138,7 +139,7 @@ class LibhdfsReadableFile:
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file = file
         self._path = path
-        _files.add(self)
+        _files[id(self)] = self
         self.size: int = file.size()
 
     def has_its_size(self) -> bool:
@@ -197,12 +198,23 @@ def _keep(of_arrow: Any) -> None:
     _kept[id(of_arrow)] = of_arrow
 
 
+def _hold_files() -> None:
+    """Before a fork: else the child may collect garbage before it can keep them."""
+    files = [reference() for reference in _files.valuerefs()]  # other threads open files meanwhile
+    _held.append([file._file for file in files if file is not None])
+
+
+def _release_files() -> None:
+    _held.pop()
+
+
 def _keep_files_of_parent() -> None:
-    for file in _files:
-        _keep(file._file)
+    while _held:
+        for file in _held.pop():
+            _keep(file)
 
 
-os.register_at_fork(after_in_child=_keep_files_of_parent)
+os.register_at_fork(before=_hold_files, after_in_parent=_release_files, after_in_child=_keep_files_of_parent)
 
 
 def _not_started(url: str) -> StateStoreError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,7 +16,7 @@ import pytest
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs import libhdfs_client
 from hdfsstore.fs.hdfs.client import HdfsError
-from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient, LibhdfsReadableFile, LibhdfsWritableFile
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient, LibhdfsWritableFile
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from tests.support.waiting import wait_until
 
@@ -100,15 +102,59 @@ def test_what_was_not_made_ends_without_a_word() -> None:
     LibhdfsWritableFile.__new__(LibhdfsWritableFile).__del__()
 
 
+def test_other_threads_may_open_files_while_a_process_is_forked() -> None:
+    script = """
+import os, sys, threading
+import pyarrow as pa
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsReadableFile
+
+sys.setswitchinterval(1e-5)
+forked = threading.Event()
+
+def open_files():
+    files = []
+    while not forked.is_set():
+        files.append(LibhdfsReadableFile(pa.BufferReader(b"content"), "/file"))
+        if len(files) == 500:
+            files.clear()
+
+threads = [threading.Thread(target=open_files) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(50):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+forked.set()
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_forked_child_keeps_the_files_of_its_parent() -> None:
-    file = LibhdfsReadableFile(pa.BufferReader(b"content"), "/file")
-    there = weakref.ref(file._file)
-    libhdfs_client._keep_files_of_parent()
-    del file
+    """In a process of its own, whose children collect garbage as soon as they can."""
+    script = """
+import gc, os, weakref
+os.register_at_fork(after_in_child=gc.collect)
+import pyarrow as pa
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsReadableFile
+
+gc.disable()
+file = LibhdfsReadableFile(pa.BufferReader(b"content"), "/file")
+stream = weakref.ref(file._file)
+file.garbage = file
+del file
+child = os.fork()
+if not child:
     gc.collect()
-    stream = there()
-    assert stream is not None
-    libhdfs_client._close(stream)
+    os._exit(0 if stream() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+gc.collect()
+print(stream())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("0\nNone\n", "")
 
 
 SAID = "java.io.IOException: it is so"
