@@ -31,9 +31,10 @@ import _thread
 import ctypes
 import os
 import re
+import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -59,6 +60,7 @@ _ALL_BLOCKS = {"dfs.client.read.prefetch.size": str(1 << 60)}
 _pid_of_jvm: int | None = None
 # Whether libhdfs has made a client in this process, or could not; None: it was not asked yet.
 _works: bool | None = None
+_starting = threading.Lock()  # until that is known
 _files: weakref.WeakValueDictionary[int, LibhdfsReadableFile] = weakref.WeakValueDictionary()  # by their ids
 _held: list[list[Any]] = []  # those of each fork that is under way
 # By its id, what lives on when nothing else refers to it, and when the interpreter ends: that never drops this dict.
@@ -77,21 +79,22 @@ class LibhdfsClient:
                 settings.url,
                 remedy="Use hdfs-native (`client` of the storage options), or HDFS in the child alone",
             )
-        if _works is False:
-            raise _not_started(settings.url)
         _pid_of_jvm = os.getpid()
         conf = {**dict(settings.conf), **_ALL_BLOCKS}
         host, _, port = settings.authority.partition(":")
         place = (host, int(port)) if port else (settings.url, 0)
-        try:
-            with _errors(settings.url):
-                self._fs = HadoopFileSystem(*place, user=settings.user, replication=0, extra_conf=conf)
-        except HdfsError:
-            if _works or is_ready():
-                raise
-            _works = False
-            raise _not_started(settings.url) from None
-        _works = True
+        with nullcontext() if _works else _starting:
+            if _works is False:
+                raise _not_started(settings.url)
+            try:
+                with _errors(settings.url):
+                    self._fs = HadoopFileSystem(*place, user=settings.user, replication=0, extra_conf=conf)
+            except HdfsError:
+                if _works or is_ready():
+                    raise
+                _works = False
+                raise _not_started(settings.url) from None
+            _works = True
         _keep(self._fs)
         self._java = JavaFiles(settings.url, conf, settings.user)
 

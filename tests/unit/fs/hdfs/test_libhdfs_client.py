@@ -6,8 +6,10 @@ import gc
 import os
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pyarrow as pa
@@ -185,12 +187,17 @@ def test_libhdfs_is_asked_nothing_in_a_process_without_a_jvm(monkeypatch: pytest
 
     def fails(*_: object, **__: object) -> None:
         asked.append(1)
+        time.sleep(0.1)  # the others come meanwhile
         raise OSError("HDFS connection failed")
 
     monkeypatch.setattr(libhdfs_client, "HadoopFileSystem", fails)
     monkeypatch.setattr(libhdfs_client, "last_exception", lambda: None)
     monkeypatch.setattr(libhdfs_client, "is_ready", lambda: False)
-    for _ in range(2):
+
+    def is_told(_: int) -> None:
         with pytest.raises(StateStoreError, match="hadoop classpath"):
             LibhdfsClient(HdfsSettings.of("host:1", {}))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(is_told, range(8)))
     assert asked == [1]
