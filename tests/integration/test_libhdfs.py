@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.fs import FileType
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.file_manager import FileManager
@@ -20,6 +21,7 @@ from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from tests.integration.hdfs_managers import manager
 from tests.services.hdfs import Hdfs
+from tests.services.ports import free_port
 from tests.support.truth import DATA, NEWEST
 from tests.support.waiting import wait_until
 
@@ -118,6 +120,24 @@ def test_settings_of_hadoop_count(hdfs: Hdfs) -> None:
     files.create("/libhdfs-settings/file", [bytes(20_000)])
     uri = hdfs.uri("libhdfs-settings/file")
     assert hdfs.active.run("fs", "-stat", "%a %r %o", uri) == "600 1 8192"
+
+
+def test_settings_count_that_were_put_right_in_the_same_process(hdfs: Hdfs) -> None:
+    def client(port: int) -> LibhdfsClient:
+        conf = {
+            "dfs.nameservices": "right",
+            "dfs.ha.namenodes.right": "one",
+            "dfs.namenode.rpc-address.right.one": f"127.0.0.1:{port}",
+            "dfs.client.failover.proxy.provider.right": (
+                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            ),
+            "dfs.client.failover.max.attempts": "0",
+        }
+        return LibhdfsClient(HdfsSettings.of("right", {**hdfs.client_conf, **conf}))
+
+    with pytest.raises(HdfsError, match="ConnectException"):
+        client(free_port()).info("/")
+    assert client(hdfs.rpc_ports[0]).info("/").type == FileType.Directory
 
 
 def test_errors_say_what_java_says(files: HdfsFileManager) -> None:

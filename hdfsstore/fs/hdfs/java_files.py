@@ -77,7 +77,8 @@ class JavaFiles:
             uri = java.call_static("java/net/URI", "create", "(Ljava/lang/String;)Ljava/net/URI;", java.text(url))
             parameters = f"Ljava/net/URI;L{_CONF};{'Ljava/lang/String;' if user else ''}"
             who = (java.text(user),) if user else ()
-            files = java.call_static(_FILES, "get", f"({parameters})L{_FILES};", uri, settings, *who)
+            # `get` would give the one that was made first for the URI, whatever its settings were.
+            files = java.call_static(_FILES, "newInstance", f"({parameters})L{_FILES};", uri, settings, *who)
             self._files = java.keep(files)
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> None:
