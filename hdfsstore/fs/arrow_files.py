@@ -211,8 +211,13 @@ class ArrowFileManager(ArrowReader):
         return self.filesystem.get_file_info([path])[0]
 
     def _is_missing(self, path: str) -> bool:
-        """Whether it is certain that there is no such file: HadoopFileSystem's get_file_info says so of any error."""
+        """Whether it is certain that there is no such file.
+
+        HadoopFileSystem's get_file_info says so of any error, and to open a folder has the error of a missing file.
+        """
         try:
+            if self._info(path).type != FileType.NotFound:
+                return False
             self.filesystem.open_input_file(path).close()
         except FileNotFoundError:
             return True

@@ -15,7 +15,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from hdfs_native.fsspec import HdfsFileSystem
 from pyarrow.fs import FSSpecHandler, HadoopFileSystem, PyFileSystem, SubTreeFileSystem
 
-from hdfsstore.errors import NotPromisedError
+from hdfsstore.errors import NotPromisedError, StateStoreError
 from hdfsstore.fs.file_manager import FileManager
 from hdfsstore.fs.hdfs.libhdfs_library import prepare_environment
 from hdfsstore.fs.location import resolve
@@ -102,5 +102,7 @@ def check_whole(files: FileManager, folder: str) -> None:
     assert files.list_folder(f"{folder}/whole") == []
     files.create(f"{folder}/whole/file", [b"whole"])
     assert read_file(files, f"{folder}/whole/file") == b"whole"
+    with pytest.raises(StateStoreError, match=f"{folder}/whole: it could not be deleted"):
+        files.delete([f"{folder}/whole"])
     files.delete([f"{folder}/whole/{name}" for name in ("file", "missing")])
     assert files.list_folder(f"{folder}/whole") == []
