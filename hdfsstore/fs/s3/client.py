@@ -6,6 +6,7 @@ child, which makes a new client, shares neither connections nor locks with its p
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
@@ -24,6 +25,8 @@ from hdfsstore.fs.s3.log_redaction import redact_log
 from hdfsstore.fs.s3.settings import AssumedRole, S3Settings
 from hdfsstore.fs.s3.whole_headers import require_whole_headers
 from hdfsstore.fs.secret import Secret
+
+_LINE_BREAK = re.compile(rb"[\r\n]")
 
 
 def make_client(settings: S3Settings) -> Any:
@@ -53,7 +56,7 @@ def make_client(settings: S3Settings) -> Any:
             remedy="Check the endpoint, the region and the profile",
         ) from error
     redact_log()
-    require_whole_headers(client)
+    _check_headers_of(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
     return client
@@ -73,6 +76,21 @@ def connect_timeout_s(settings: S3Settings) -> float:
 
 def request_timeout_s(settings: S3Settings) -> float:
     return min(settings.request_timeout_s, settings.timeout_s / 4)
+
+
+def _check_headers_of(client: Any) -> None:
+    require_whole_headers(client)
+    client.meta.events.register("before-send", _refuse_line_breaks)
+
+
+def _refuse_line_breaks(request: Any, **_: object) -> None:
+    """Else the error of http.client has the whole header in it, and botocore logs that."""
+    for name, value in request.headers.items():
+        if _LINE_BREAK.search(value.encode() if isinstance(value, str) else value):
+            raise StateStoreError(
+                f"the header {name} would have a line break in it",
+                remedy="Give the keys and the session token without line breaks",
+            )
 
 
 def _send_body_at_once(params: dict[str, Any], **_: object) -> None:
@@ -193,7 +211,7 @@ def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
         ),
         **_keys(settings),
     )
-    require_whole_headers(asking)
+    _check_headers_of(asking)
     arguments: dict[str, Any] = {
         "RoleArn": role.arn,
         "RoleSessionName": role.session_name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -50,6 +51,24 @@ def test_only_the_sources_that_are_named_are_asked(monkeypatch: pytest.MonkeyPat
     assert key_of(S3Settings(endpoint_url=ENDPOINT, profile="me", credentials_file=file)) == "MINE"
     both = (*of_files, "env")
     assert key_of(S3Settings(endpoint_url=ENDPOINT, credential_sources=both, credentials_file=file)) == "DEFAULT"
+
+
+@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"])
+@pytest.mark.parametrize("arn", [None, "arn:aws:iam::123456789012:role/role"])
+def test_a_key_with_a_line_break_is_an_error_that_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, arn: str | None
+) -> None:
+    """As a file leaves it in an environment variable. Nor does botocore's log show it."""
+    given = {"AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_SESSION_TOKEN": "a-token"}
+    for each, value in {**given, name: "s3cr3t\n"}.items():
+        monkeypatch.setenv(each, value)
+    caplog.set_level(logging.DEBUG)
+    role = AssumedRole(arn, endpoint_url=ENDPOINT, region="us-east-1") if arn else None
+    files = S3FileManager(S3Settings(endpoint_url=ENDPOINT, assumed_role=role, timeout_s=1), "bucket")
+    with pytest.raises(StateStoreError, match="line break in it. Give the keys") as caught:
+        files.file_infos(["bucket/key"])
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cr3t" not in caplog.text
 
 
 def test_no_error_shows_keys_that_botocore_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
