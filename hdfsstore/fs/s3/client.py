@@ -18,7 +18,9 @@ from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, IncompleteReadError
 from botocore.session import Session
-from botocore.utils import parse_timestamp
+from botocore.utils import get_environ_proxies, parse_timestamp
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
 
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.s3.log_redaction import redact_log
@@ -56,6 +58,8 @@ def make_client(settings: S3Settings) -> Any:
             remedy="Check the endpoint, the region and the profile",
         ) from error
     redact_log()
+    if settings.proxy_url is None:
+        _check_proxy(client)
     _check_headers_of(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
@@ -76,6 +80,18 @@ def connect_timeout_s(settings: S3Settings) -> float:
 
 def request_timeout_s(settings: S3Settings) -> float:
     return min(settings.request_timeout_s, settings.timeout_s / 4)
+
+
+def _check_proxy(client: Any) -> None:
+    """Else the error of a request has the URL in it with its password, and botocore logs that."""
+    for url in get_environ_proxies(client.meta.endpoint_url).values():
+        try:
+            parse_url(url)
+        except LocationParseError:
+            raise StateStoreError(
+                "the proxy that the environment names has no URL that makes sense",
+                remedy="Write %2F for a / in its password, and %23 for a #",
+            ) from None
 
 
 def _check_headers_of(client: Any) -> None:
@@ -211,6 +227,8 @@ def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
         ),
         **_keys(settings),
     )
+    if settings.proxy_url is None:
+        _check_proxy(asking)
     _check_headers_of(asking)
     arguments: dict[str, Any] = {
         "RoleArn": role.arn,

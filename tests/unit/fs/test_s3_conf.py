@@ -291,6 +291,7 @@ def test_every_refused_setting_passes_with_a_harmless_value_only(name: str) -> N
         ({"access.key": "AKIA"}, "fs.s3a.secret.key is not set"),
         ({"proxy.port": "1"}, "fs.s3a.proxy.host is not set"),
         ({"proxy.host": "h", "proxy.port": "x"}, "fs.s3a.proxy.port makes no sense"),
+        ({"proxy.host": "http://user:s3cr3t@h", "proxy.port": "1"}, "fs.s3a.proxy.host makes no sense"),
         ({"proxy.host": "h", "proxy.username": "u"}, "without the other"),
         ({"endpoint": "minio", "endpoint.fips": "true"}, "fs.s3a.endpoint.fips makes no sense"),
         ({"aws.credentials.provider": f"{HADOOP}.SimpleAWSCredentialsProvider"}, "there are no credentials"),
@@ -302,6 +303,7 @@ def test_senseless_values_are_errors_without_the_value(conf: dict[str, str], mes
         of(conf)
     assert raised.value.remedy
     assert "c2hvcnQ" not in str(raised.value)
+    assert "s3cr3t" not in str(raised.value)
 
 
 def test_unknown_settings_are_warned_of_once_by_name(

@@ -65,8 +65,27 @@ def test_a_key_with_a_line_break_is_an_error_that_does_not_show_it(
     caplog.set_level(logging.DEBUG)
     role = AssumedRole(arn, endpoint_url=ENDPOINT, region="us-east-1") if arn else None
     files = S3FileManager(S3Settings(endpoint_url=ENDPOINT, assumed_role=role, timeout_s=1), "bucket")
-    with pytest.raises(StateStoreError, match="line break in it. Give the keys") as caught:
+    with pytest.raises(StateStoreError, match="would have a line break in it") as caught:
         files.file_infos(["bucket/key"])
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cr3t" not in caplog.text
+
+
+@pytest.mark.parametrize("arn", [None, "arn:aws:iam::123456789012:role/role"])
+@pytest.mark.parametrize("password", ["s3cr3t/1", "s3cr3t#1"])
+def test_a_proxy_whose_password_ends_its_url_is_an_error_that_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, password: str, arn: str | None
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
+    monkeypatch.setenv("HTTP_PROXY", f"http://user:{password}@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "s3.invalid" if arn else "")
+    role = AssumedRole(arn, endpoint_url="http://sts.invalid", region="us-east-1") if arn else None
+    with pytest.raises(StateStoreError, match="%2F") as caught:
+        S3FileManager(
+            S3Settings(endpoint_url="http://s3.invalid", assumed_role=role, timeout_s=1), "bucket"
+        ).file_infos(["bucket/key"])
     assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
     assert "s3cr3t" not in caplog.text
 
