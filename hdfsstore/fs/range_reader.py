@@ -11,9 +11,11 @@ threads    the reader's own. It fetches what is not yet on the way itself, so a 
 
 from __future__ import annotations
 
+import _thread
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -129,7 +131,10 @@ class RangeReader:
         self._first = self._current = memoryview(b"")
 
     def __del__(self) -> None:
-        self._drop_ahead()
+        # On a thread: the lock of a call, or of the places, may be held where the garbage is collected.
+        if self._ahead and os.getpid() == self._pid:
+            with suppress(RuntimeError):  # the interpreter is about to end
+                _thread.start_new_thread(_drop, (self._ahead,))
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -201,8 +206,12 @@ class RangeReader:
     def _drop_ahead(self) -> None:
         dropped, self._ahead = self._ahead, deque()
         if os.getpid() == self._pid:
-            for _, ahead in dropped:
-                ahead.drop()
+            _drop(dropped)
+
+
+def _drop(dropped: Iterable[tuple[int, Ahead[Buffer]]]) -> None:
+    for _, ahead in dropped:
+        ahead.drop()
 
 
 def _unfit(path: str, offset: int, size: int, got: int) -> StateStoreError:

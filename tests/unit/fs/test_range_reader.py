@@ -309,3 +309,25 @@ def test_a_forked_child_is_refused_the_open_file_and_reads_one_of_its_own() -> N
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     storage.thaw.set()
     assert CONTENT[:10] + read_all(reader) == CONTENT
+
+
+@pytest.mark.parametrize("held", ["of a call", "of the places"])
+def test_a_reader_that_is_garbage_may_be_collected_wherever_a_lock_is_held(held: str) -> None:
+    """Garbage is collected in any thread and at any time: by one that ends a call ahead, or takes a place for one."""
+    storage = Storage()
+    storage.thaw.clear()
+    reader = storage.open()
+    reader.readinto(bytearray(1))
+    lock = reader._ahead[0][1]._job._lock if held == "of a call" else module._places._cond  # type: ignore[attr-defined]
+    reader.garbage = reader  # type: ignore[attr-defined]
+    del reader
+    collected = threading.Event()
+
+    def collect() -> None:
+        with lock:
+            gc.collect()
+        collected.set()
+
+    threading.Thread(target=collect, daemon=True).start()
+    assert collected.wait(10)
+    storage.thaw.set()
