@@ -81,14 +81,12 @@ class LibhdfsClient:
             )
         _pid_of_jvm = os.getpid()
         conf = {**dict(settings.conf), **_ALL_BLOCKS}
-        host, _, port = settings.authority.partition(":")
-        place = (host, int(port)) if port else (settings.url, 0)
         with nullcontext() if _works else _starting:
             if _works is False:
                 raise _not_started(settings.url)
             try:
                 with _errors(settings.url):
-                    self._fs = HadoopFileSystem(*place, user=settings.user, replication=0, extra_conf=conf)
+                    self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, replication=0, extra_conf=conf)
             except HdfsError:
                 if _works or is_ready():
                     raise

@@ -180,6 +180,25 @@ def test_java_is_asked_only_where_an_error_is_its_own(
         raise error
 
 
+@pytest.mark.parametrize("authority", ["cluster", "nn:8020", "[::1]:8020", "nn:99999", "nn:port"])
+def test_java_alone_makes_sense_of_an_authority(monkeypatch: pytest.MonkeyPatch, authority: str) -> None:
+    """pyarrow takes port 99999 for 34463."""
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", None)
+    monkeypatch.setattr(libhdfs_client, "_works", None)
+    asked = []
+
+    def fails(host: str, port: int, **_: object) -> None:
+        asked.append((host, port))
+        raise OSError("HDFS connection failed")
+
+    monkeypatch.setattr(libhdfs_client, "HadoopFileSystem", fails)
+    monkeypatch.setattr(libhdfs_client, "last_exception", lambda: SAID)
+    monkeypatch.setattr(libhdfs_client, "is_ready", lambda: True)
+    with pytest.raises(HdfsError, match="it is so"):
+        LibhdfsClient(HdfsSettings.of(authority, {}))
+    assert asked == [(f"hdfs://{authority}", 0)]
+
+
 def test_libhdfs_is_asked_nothing_in_a_process_without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", None)
     monkeypatch.setattr(libhdfs_client, "_works", None)
