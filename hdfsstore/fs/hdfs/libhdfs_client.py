@@ -85,7 +85,7 @@ class LibhdfsClient:
             if _works is False:
                 raise _not_started(settings.url)
             try:
-                with _errors(settings.url):
+                with _connecting(), _errors(settings.url):
                     self._fs = HadoopFileSystem(settings.url, 0, user=settings.user, replication=0, extra_conf=conf)
             except HdfsError:
                 if _works or is_ready():
@@ -94,7 +94,8 @@ class LibhdfsClient:
                 raise _not_started(settings.url) from None
             _works = True
         _keep(self._fs)
-        self._java = JavaFiles(settings.url, conf, settings.user)
+        with _connecting():
+            self._java = JavaFiles(settings.url, conf, settings.user)
 
     def list_folder(self, folder: str) -> list[FileInfo]:
         with _errors(folder):
@@ -243,6 +244,15 @@ def _errors(path: str) -> Iterator[None]:
         if said is not None:
             raise error_of(said) from None
         raise HdfsError("libhdfs", str(error).partition("\n")[0], may_pass=False) from None
+
+
+@contextmanager
+def _connecting() -> Iterator[None]:
+    """No file in HDFS is missing where Java misses one of this machine, such as that of a token."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise HdfsError("FileNotFoundException", str(error), may_pass=False) from error
 
 
 def _check_name(path: str) -> None:

@@ -18,6 +18,7 @@ import pytest
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.hdfs import libhdfs_client
 from hdfsstore.fs.hdfs.client import HdfsError
+from hdfsstore.fs.hdfs.java_files import error_of
 from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsClient, LibhdfsWritableFile
 from hdfsstore.fs.hdfs.settings import HdfsSettings
 from tests.support.waiting import wait_until
@@ -197,6 +198,25 @@ def test_java_alone_makes_sense_of_an_authority(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(HdfsError, match="it is so"):
         LibhdfsClient(HdfsSettings.of(authority, {}))
     assert asked == [(f"hdfs://{authority}", 0)]
+
+
+@pytest.mark.parametrize("fails_at", ["HadoopFileSystem", "JavaFiles"])
+def test_a_file_that_is_missing_on_this_machine_is_no_missing_file_of_hdfs(
+    monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    """Else a folder would be empty."""
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", None)
+    monkeypatch.setattr(libhdfs_client, "_works", True)
+    said = "java.io.FileNotFoundException: Source file /tmp/token from HADOOP_TOKEN_FILE_LOCATION not found"
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("HDFS connection failed") if fails_at == "HadoopFileSystem" else error_of(said)
+
+    monkeypatch.setattr(libhdfs_client, "HadoopFileSystem", lambda *_, **__: None)
+    monkeypatch.setattr(libhdfs_client, fails_at, fails)
+    monkeypatch.setattr(libhdfs_client, "last_exception", lambda: said)
+    with pytest.raises(HdfsError, match=r"FileNotFoundException: .*HADOOP_TOKEN_FILE_LOCATION not found"):
+        LibhdfsClient(HdfsSettings.of("nn:8020", {}))
 
 
 def test_libhdfs_is_asked_nothing_in_a_process_without_a_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
