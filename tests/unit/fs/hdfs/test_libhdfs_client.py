@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs import arrow_forks
 from hdfsstore.fs.hdfs import libhdfs_client
 from hdfsstore.fs.hdfs.client import HdfsError
 from hdfsstore.fs.hdfs.java_files import error_of
@@ -179,6 +180,15 @@ def test_java_is_asked_only_where_an_error_is_its_own(
     monkeypatch.setattr(libhdfs_client, "last_exception", lambda: SAID)
     with pytest.raises(HdfsError, match=f"^{told}$"), libhdfs_client._errors("/a"):
         raise error
+
+
+def test_a_child_of_a_process_with_a_jvm_of_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pair (pyarrow.fs.HadoopFileSystem, path), for instance."""
+    monkeypatch.setattr(libhdfs_client, "_pid_of_jvm", None)
+    monkeypatch.setattr(arrow_forks, "_jvm_is_of_parent", True)
+    monkeypatch.setattr(libhdfs_client, "HadoopFileSystem", pytest.fail)
+    with pytest.raises(StateStoreError, match="forked from one that has used libhdfs"):
+        LibhdfsClient(HdfsSettings.of("nn:8020", {}))
 
 
 @pytest.mark.parametrize("authority", ["cluster", "nn:8020", "[::1]:8020", "nn:99999", "nn:port"])
