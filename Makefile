@@ -42,7 +42,7 @@ test-all: setup  ## repairs with every operator and layout of state, killed at e
 test-services: setup  ## the tests on a real HDFS and a real MinIO, which they start
 	-@$(NEED_GO)
 	-@$(NEED_LIBHDFS)
-	sh tools/with-java.sh $(BIN)/python -m pytest -p no:benchmark -n logical --dist worksteal \
+	sh tools/with-java.sh $(BIN)/python -m pytest -p no:benchmark -n $$(( $$(nproc) * 3 / 2 )) --dist worksteal \
 		--places hdfs,minio tests/integration tests/contract tests/unit/checkpoint
 
 services: setup  ## start HDFS, MinIO and toxiproxy, say how to use them, and end them with Ctrl-C
