@@ -29,6 +29,8 @@ _SECRET = re.compile(
     rf"""((?:{"|".join(_NAMES)})['"]?\s*[:=>]\s*)(b?'(?:\\.|[^'\\])*'|b?"(?:\\.|[^"\\])*"|[^'"\s<&,][^\s<&,]*)""",
     re.IGNORECASE,
 )
+# A header as it is signed, a line of its own: a value that had a line break now has a blank.
+_SIGNED = re.compile(rf"^((?:{'|'.join(_NAMES)}): *).+", re.IGNORECASE | re.MULTILINE)
 
 
 def redact_log() -> None:
@@ -40,7 +42,7 @@ def redact_log() -> None:
 
 def redacted(text: str) -> str:
     """A text of botocore's log without secrets."""
-    return _SECRET.sub(rf"\1{HIDDEN}", text)
+    return _SECRET.sub(rf"\1{HIDDEN}", _SIGNED.sub(rf"\1{HIDDEN}", text))
 
 
 def _hide(record: logging.LogRecord) -> bool:

@@ -20,6 +20,7 @@ ONE_QUOTE, BOTH_QUOTES = repr(b"'s3cr3t"), repr(b"'\"s3cr3t")
         f"headers={{'X-Amz-Security-Token': b'{SECRET}', 'X-Amz-Date': b'20261124T193924Z'}}",
         f"'headers': {{'X-Amz-Server-Side-Encryption-Customer-Key': '{SECRET}', 'X-Amz-Date': '20261124T193924Z'}}",
         f"x-amz-date:20261124T193924Z\nx-amz-security-token:{SECRET}\n\nhost;x-amz-date",
+        f"x-amz-date:20261124T193924Z\nx-amz-security-token:abc {SECRET}, <{SECRET}\n\nhost;x-amz-date",
         f"20261124T193924Z <SecretAccessKey>{SECRET}</SecretAccessKey><SessionToken>{SECRET}</SessionToken>",
         f"'params': {{'SSECustomerKey': '{SECRET}', 'Date': '20261124T193924Z'}}",
         f"'params': {{'SSECustomerKey': {ONE_QUOTE}, 'Date': '20261124T193924Z'}}",
