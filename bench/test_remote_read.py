@@ -38,6 +38,7 @@ PARTITIONS = 32
 VALUE_BYTES = 1000
 STATE_BYTES = 1 << 30
 LATENCY_MS = 20
+ROUNDS = 9  # some take half as long again, see docs/performance.md
 KEY = StructType((StructField("id", LongType()),))
 VALUE = StructType((StructField("payload", BinaryType()),))
 
@@ -65,7 +66,7 @@ def test_read_at_a_latency(minio: Minio, toxiproxy: Toxiproxy, report: Report, s
     files = sorted(root.rglob("*.snapshot"))
     what = f"{PARTITIONS} partitions, {LATENCY_MS} ms a request"
     with toxiproxy.before(minio.port) as proxy, proxy.toxic("latency", latency=LATENCY_MS):
-        _measure(what, root, files, minio, proxy.port, report, 1 if smoke else 3)
+        _measure(what, root, files, minio, proxy.port, report, 1 if smoke else ROUNDS)
 
 
 def _measure(
@@ -89,7 +90,7 @@ def _measure(
     remote = hdfsstore.Checkpoint(uri, storage_options=options)
     prefix = path.partition("/")[2]
     keys = {f"{prefix}/{file.relative_to(root)}": file.stat().st_size for file in files}
-    bare = {f"bare GETs, {n} at once": partial(_download, remote.file_manager, keys, n) for n in PARALLEL}
+    bare = {f"{n} GETs at once": partial(_download, remote.file_manager, keys, n) for n in PARALLEL}
     work: dict[str, Callable[[], object]] = {"read_state, local": local.read_state, "read_state": remote.read_state}
     assert local.read_state().num_rows == remote.read_state().num_rows
     if spark is not None:
@@ -106,7 +107,8 @@ def _measure(
     report.add(
         f"S3, {what}: read_state / (1.3 x GETs + 1.1 x local)", f"{ours / (1.3 * quickest + 1.1 * decode):.2f}", ""
     )
-    report.add(f"S3, {what}: read_state / the quickest GETs", f"{ours / quickest:.2f} x", "goal: 1.25 x, or")
+    for name in bare:
+        report.add(f"S3, {what}: read_state / {name}", f"{ours / seconds[name]:.2f} x", "goal: 1.25 x of 16, or")
     report.add(f"S3, {what}: read_state / a local disk", f"{ours / decode:.2f} x", "goal: 1.15 x")
 
 
