@@ -18,8 +18,7 @@ from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, IncompleteReadError
 from botocore.session import Session
-from botocore.utils import get_environ_proxies, parse_timestamp
-from urllib3.exceptions import LocationParseError
+from botocore.utils import parse_timestamp
 from urllib3.util import parse_url
 
 from hdfsstore.errors import StateStoreError
@@ -58,8 +57,7 @@ def make_client(settings: S3Settings) -> Any:
             remedy="Check the endpoint, the region and the profile",
         ) from error
     redact_log()
-    if settings.proxy_url is None:
-        _check_proxy(client)
+    _check_proxy(client._endpoint.http_session, client.meta.endpoint_url)
     _check_headers_of(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
@@ -82,16 +80,26 @@ def request_timeout_s(settings: S3Settings) -> float:
     return min(settings.request_timeout_s, settings.timeout_s / 4)
 
 
-def _check_proxy(client: Any) -> None:
-    """Else the error of a request has the URL in it with its password, and botocore logs that."""
-    for url in get_environ_proxies(client.meta.endpoint_url).values():
-        try:
-            parse_url(url)
-        except LocationParseError:
-            raise StateStoreError(
-                "the proxy that the environment names has no URL that makes sense",
-                remedy="Write %2F for a / in its password, and %23 for a #",
-            ) from None
+def _check_proxy(http_session: Any, url: str) -> None:
+    """Else the error of a request has the proxy's URL in it with its password, and botocore logs that."""
+    # The one that botocore takes: NO_PROXY is no URL, and the proxies of other schemes are of no concern.
+    proxy = http_session._proxy_config.proxy_url_for(url)
+    if proxy and not _makes_sense(proxy):
+        raise StateStoreError(
+            "the proxy of the settings or of the environment has no URL that makes sense",
+            remedy="It begins with http:// or https://, and its port is at most 65535. "
+            "Write %2F for a /, %23 for a #, %3F for a ? and %5C for a \\ in its user and its password",
+        )
+
+
+def _makes_sense(url: str) -> bool:
+    try:
+        urlsplit(url)  # botocore gets the password from it
+        parts = parse_url(url)
+    except ValueError:
+        return False
+    # An @ there: the host is what comes before a / of the password, or another scheme.
+    return "@" not in "".join(part or "" for part in (parts.path, parts.query, parts.fragment))
 
 
 def _check_headers_of(client: Any) -> None:
@@ -227,8 +235,7 @@ def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
         ),
         **_keys(settings),
     )
-    if settings.proxy_url is None:
-        _check_proxy(asking)
+    _check_proxy(asking._endpoint.http_session, asking.meta.endpoint_url)
     _check_headers_of(asking)
     arguments: dict[str, Any] = {
         "RoleArn": role.arn,

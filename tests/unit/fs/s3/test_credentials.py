@@ -72,14 +72,26 @@ def test_a_key_with_a_line_break_is_an_error_that_does_not_show_it(
 
 
 @pytest.mark.parametrize("arn", [None, "arn:aws:iam::123456789012:role/role"])
-@pytest.mark.parametrize("password", ["s3cr3t/1", "s3cr3t#1"])
-def test_a_proxy_whose_password_ends_its_url_is_an_error_that_does_not_show_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, password: str, arn: str | None
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "http://user:s3cr3t/1@127.0.0.1:9",
+        "http://user:s3cr3t#1@127.0.0.1:9",
+        "http://user:1/s3cr3t@127.0.0.1:9",
+        "user:s3cr3t/1@127.0.0.1:9",
+        "socks5://user:s3cr3t@127.0.0.1:9",
+        "HTTP://user:s3cr3t@127.0.0.1:9",
+        "http://user:s3cr3t@127.0.0.1:99999",
+        "http://user:s3cr3t\u2100@127.0.0.1:9",
+    ],
+)
+def test_a_proxy_whose_url_makes_no_sense_is_an_error_that_does_not_show_its_password(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, proxy: str, arn: str | None
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
-    monkeypatch.setenv("HTTP_PROXY", f"http://user:{password}@127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.setenv("NO_PROXY", "s3.invalid" if arn else "")
     role = AssumedRole(arn, endpoint_url="http://sts.invalid", region="us-east-1") if arn else None
     with pytest.raises(StateStoreError, match="%2F") as caught:
@@ -88,6 +100,32 @@ def test_a_proxy_whose_password_ends_its_url_is_an_error_that_does_not_show_it(
         ).file_infos(["bucket/key"])
     assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
     assert "s3cr3t" not in caplog.text
+
+
+def test_a_proxy_of_the_settings_whose_url_makes_no_sense_is_an_error_too() -> None:
+    proxy = Secret("http://user:s3cr3t@127.0.0.1:99999")
+    with pytest.raises(StateStoreError, match="at most 65535") as caught:
+        make_client(S3Settings(endpoint_url=ENDPOINT, proxy_url=proxy))
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NO_PROXY", "localhost,127.0.0.1,::1"),
+        ("no_proxy", "localhost, .svc, 10.0.0.0/8"),
+        ("HTTPS_PROXY", "http://user:a/b@proxy:3128"),
+        ("ALL_PROXY", "http://user:a/b@proxy:3128"),
+        ("http_proxy", "proxy:3128"),
+        ("http_proxy", "//proxy:3128"),
+        ("http_proxy", "http://user:p@ss%zz@[::1]:3128/"),
+    ],
+)
+def test_what_is_no_proxy_of_the_endpoint_and_what_is_a_good_one_refuse_nothing(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    make_client(S3Settings(endpoint_url="http://s3.invalid", anonymous=True))
 
 
 def test_no_error_shows_keys_that_botocore_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
