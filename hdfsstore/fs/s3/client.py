@@ -7,8 +7,10 @@ child, which makes a new client, shares neither connections nor locks with its p
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ from hdfsstore.fs.s3.whole_headers import require_whole_headers
 from hdfsstore.fs.secret import Secret
 
 _LINE_BREAK = re.compile(rb"[\r\n]")
+# botocore's credential provider that asks the machine, an EC2 instance.
+_OF_INSTANCE = "iam-role"
 
 
 def make_client(settings: S3Settings) -> Any:
@@ -137,11 +141,21 @@ def _session(settings: S3Settings) -> Any:
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
     if settings.credentials_file:
         session.set_config_variable("credentials_file", settings.credentials_file)
+    resolver = session.get_component("credential_provider")
+    for provider in resolver.providers:
+        if provider.METHOD == _OF_INSTANCE:
+            provider.load = partial(_load_of_instance, provider._role_fetcher, provider.load)
     if settings.credential_sources:
-        resolver = session.get_component("credential_provider")
         there = {provider.METHOD: provider for provider in resolver.providers}
         resolver.providers = [there[source] for source in settings.credential_sources if source in there]
     return session
+
+
+def _load_of_instance(fetcher: Any, load: Callable[[], Any]) -> Any:
+    """Asks for the keys of this machine, maybe by a proxy. This comes before there is a client."""
+    if not fetcher._disabled:  # AWS_EC2_METADATA_DISABLED
+        _check_proxy(fetcher._session, fetcher.get_base_url())
+    return load()
 
 
 def timestamp(value: Any) -> datetime:

@@ -109,6 +109,21 @@ def test_a_proxy_of_the_settings_whose_url_makes_no_sense_is_an_error_too() -> N
     assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_no_keys_are_asked_of_this_machine_by_a_proxy_whose_url_makes_no_sense(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """botocore asks it before there is a client."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+    monkeypatch.setenv("HTTP_PROXY", "http://user:s3cr3t/1@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "s3.invalid")
+    settings = S3Settings(endpoint_url="http://s3.invalid", credential_sources=("iam-role",))
+    with pytest.raises(StateStoreError, match="%2F") as caught:
+        make_client(settings)
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cr3t" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
