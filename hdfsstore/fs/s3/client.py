@@ -62,7 +62,7 @@ def make_client(settings: S3Settings) -> Any:
         ) from error
     redact_log()
     _check_proxy(client._endpoint.http_session, client.meta.endpoint_url)
-    _check_headers_of(client)
+    require_whole_headers(client)
     client.meta.events.register("before-call.s3", _send_body_at_once)
     client.meta.events.register("after-call.s3", _check_length)
     return client
@@ -106,11 +106,6 @@ def _makes_sense(url: str) -> bool:
     return "@" not in "".join(part or "" for part in (parts.path, parts.query, parts.fragment))
 
 
-def _check_headers_of(client: Any) -> None:
-    require_whole_headers(client)
-    client.meta.events.register("before-send", _refuse_line_breaks)
-
-
 def _refuse_line_breaks(request: Any, **_: object) -> None:
     """Else the error of http.client has the whole header in it, and botocore logs that."""
     for name, value in request.headers.items():
@@ -139,6 +134,8 @@ def _check_length(http_response: Any, model: Any, **_: object) -> None:
 def _session(settings: S3Settings) -> Any:
     session = Session(profile=settings.profile)
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
+    # For all its clients, also those that botocore makes for the roles of profiles.
+    session.register("before-send", _refuse_line_breaks)
     if settings.credentials_file:
         session.set_config_variable("credentials_file", settings.credentials_file)
     resolver = session.get_component("credential_provider")
@@ -250,7 +247,7 @@ def _assume(session: Any, settings: S3Settings, role: AssumedRole) -> None:
         **_keys(settings),
     )
     _check_proxy(asking._endpoint.http_session, asking.meta.endpoint_url)
-    _check_headers_of(asking)
+    require_whole_headers(asking)
     arguments: dict[str, Any] = {
         "RoleArn": role.arn,
         "RoleSessionName": role.session_name,

@@ -71,6 +71,24 @@ def test_a_key_with_a_line_break_is_an_error_that_does_not_show_it(
     assert "s3cr3t" not in caplog.text
 
 
+def test_a_token_with_a_line_break_for_the_role_of_a_profile_is_an_error_that_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """botocore asks for that role with a client of its own."""
+    lines = ["[mine]", "aws_access_key_id=a-key", "aws_secret_access_key=a-secret", "aws_session_token=a", " s3cr3t"]
+    lines += ["[role]", "role_arn=arn:aws:iam::123456789012:role/role", "source_profile=mine", "region=us-east-1"]
+    (tmp_path / "credentials").write_text("\n".join(lines))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", ENDPOINT)
+    caplog.set_level(logging.DEBUG)
+    settings = S3Settings(
+        endpoint_url=ENDPOINT, profile="role", credentials_file=str(tmp_path / "credentials"), timeout_s=1
+    )
+    with pytest.raises(StateStoreError, match="would have a line break in it") as caught:
+        S3FileManager(settings, "bucket").file_infos(["bucket/key"])
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cr3t" not in caplog.text
+
+
 @pytest.mark.parametrize("arn", [None, "arn:aws:iam::123456789012:role/role"])
 @pytest.mark.parametrize(
     "proxy",
