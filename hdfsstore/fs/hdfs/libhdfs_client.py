@@ -207,10 +207,11 @@ def _hold_files() -> None:
 
 
 def _release_files() -> None:
-    _held.pop()
+    del _held[:1]  # the oldest: another thread that forks needs the files of its own time. None: imported meanwhile
 
 
 def _keep_files_of_parent() -> None:
+    _hold_files()  # other threads may have opened some since
     while _held:
         for file in _held.pop():
             _keep(file)

@@ -161,6 +161,46 @@ print(stream())
     assert (ran.stdout, ran.stderr) == ("0\nNone\n", "")
 
 
+def test_a_forked_child_keeps_a_file_that_was_opened_while_its_parent_waited_to_fork() -> None:
+    """By another thread. A hook takes its place here: those that were there first are called last."""
+    script = """
+import gc, os, weakref
+streams = []
+os.register_at_fork(before=lambda: open_file())
+import pyarrow as pa
+from hdfsstore.fs.hdfs.libhdfs_client import LibhdfsReadableFile
+
+def open_file():
+    file = LibhdfsReadableFile(pa.BufferReader(b"content"), "/file")
+    streams.append(weakref.ref(file._file))
+    file.garbage = file
+
+gc.disable()
+child = os.fork()
+if not child:
+    gc.collect()
+    os._exit(0 if streams[0]() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+def test_of_two_forks_at_a_time_the_one_that_ends_first_leaves_the_other_one_its_files() -> None:
+    files = [libhdfs_client.LibhdfsReadableFile(pa.BufferReader(b"content"), "/file")]
+    libhdfs_client._hold_files()  # of the fork that ends first
+    files.append(libhdfs_client.LibhdfsReadableFile(pa.BufferReader(b"content"), "/file"))
+    libhdfs_client._hold_files()
+    libhdfs_client._release_files()
+    there = [weakref.ref(file._file) for file in files]
+    files.clear()
+    gc.collect()
+    assert None not in [stream() for stream in there]
+    libhdfs_client._release_files()
+    assert [stream() for stream in there] == [None, None]
+    libhdfs_client._release_files()  # of a fork that began before this module was there
+
+
 SAID = "java.io.IOException: it is so"
 
 
