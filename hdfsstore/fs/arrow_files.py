@@ -79,8 +79,9 @@ class ArrowFileManager(ArrowReader):
 
     @property
     def filesystem(self) -> FileSystem:
-        of_parent = jvm_is_of_parent() if self._is_of_hadoop else self._kind in _HDFS and self._pid != os.getpid()
-        if of_parent:
+        # Of a folder, pyarrow makes HadoopFileSystem anew in a child. Some systems do not find the JVM by its name.
+        is_of_parent = self._pid != os.getpid() or (self._is_of_hadoop and jvm_is_of_parent())
+        if self._kind in _HDFS and is_of_parent:
             raise StateStoreError(
                 "this process was forked from one that has used this filesystem, whose threads do not survive that",
                 self.identity,

@@ -10,6 +10,7 @@ import pytest
 from pyarrow.fs import GcsFileSystem, S3FileSystem
 
 from hdfsstore.errors import StateStoreError
+from hdfsstore.fs import arrow_files
 from hdfsstore.fs.arrow_files import ArrowFileManager
 from hdfsstore.fs.file_manager import Promises
 from hdfsstore.fs.publish import remove_leftovers
@@ -81,6 +82,18 @@ def protocol(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def old_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
+
+
+@pytest.mark.parametrize("of_hadoop", [False, True])
+def test_a_pair_of_a_parent_is_refused_whether_its_jvm_is_found_or_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_hadoop: bool
+) -> None:
+    monkeypatch.setattr(arrow_files, "_is_of_hadoop", lambda _: of_hadoop)
+    fs = ArrowFileManager(Folder(tmp_path, "hdfs").filesystem)
+    assert fs.file_infos(["/f"])[0].size == 3
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(StateStoreError, match="was forked from one that has used this filesystem"):
+        fs.file_infos(["/f"])
 
 
 def test_an_answer_that_was_lost_is_no_failure(tmp_path: Path, protocol: str) -> None:
