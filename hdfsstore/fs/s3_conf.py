@@ -215,7 +215,7 @@ def _proxy(own: Mapping[str, str]) -> dict[str, Any]:
         raise StateStoreError(
             f"one of {PREFIX}proxy.username and {PREFIX}proxy.password is set without the other", remedy="Set both"
         )
-    if "/" in host:  # a URL, maybe with a password that errors would show
+    if "/" in host or host.count("[") != host.count("]"):  # a URL may have a password that errors would show
         raise senseless(f"{PREFIX}proxy.host", "the name of a host is needed, and no URL")
     is_secure = boolean(own, f"{PREFIX}proxy.ssl.enabled", False)
     if port and not port.isdecimal():

@@ -292,6 +292,7 @@ def test_every_refused_setting_passes_with_a_harmless_value_only(name: str) -> N
         ({"proxy.port": "1"}, "fs.s3a.proxy.host is not set"),
         ({"proxy.host": "h", "proxy.port": "x"}, "fs.s3a.proxy.port makes no sense"),
         ({"proxy.host": "http://user:s3cr3t@h", "proxy.port": "1"}, "fs.s3a.proxy.host makes no sense"),
+        ({"proxy.host": "[::1", "proxy.port": "1"}, "fs.s3a.proxy.host makes no sense"),
         ({"proxy.host": "h", "proxy.username": "u"}, "without the other"),
         ({"endpoint": "minio", "endpoint.fips": "true"}, "fs.s3a.endpoint.fips makes no sense"),
         ({"aws.credentials.provider": f"{HADOOP}.SimpleAWSCredentialsProvider"}, "there are no credentials"),
