@@ -61,11 +61,12 @@ class Failure(Exception):
     """What the content of a file fails with in these tests."""
 
 
-def with_a_client_of_its_own(place: Place, number: int) -> FileManager:
-    """Settings that nobody else has make another client, but on a local disk, where there are none."""
-    if not place.storage_options:
-        return place.files
-    return replace(place, storage_options={**place.storage_options, "timeout": str(100 + number)}).files
+def of_writers(place: Place, files: FileManager) -> list[FileManager]:
+    """On servers half of the writers share a client, and the others have one each, by settings that nobody else has."""
+    if not place.storage_options:  # on a local disk there are no clients
+        return [files] * WRITERS
+    own = [{**place.storage_options, "timeout": str(100 + number)} for number in range(WRITERS)]
+    return [files if number % 2 else replace(place, storage_options=own[number]).files for number in range(WRITERS)]
 
 
 def failing(size: int) -> Iterator[bytes]:
@@ -174,9 +175,8 @@ def test_a_replace_that_fails_leaves_the_old_file(files: FileManager, folder: st
 
 
 def test_one_of_many_racers_creates_a_file(place: Place, files: FileManager, folder: str) -> None:
-    """On servers half of the writers share a client, and the others have one each."""
     together = threading.Barrier(WRITERS)
-    managers = [files if number % 2 else with_a_client_of_its_own(place, number) for number in range(WRITERS)]
+    managers = of_writers(place, files)
 
     def race(writer: int) -> list[bool]:
         won = []
@@ -197,20 +197,20 @@ def test_one_of_many_racers_creates_a_file(place: Place, files: FileManager, fol
     assert len(names(files, folder)) == ROUNDS
 
 
-def test_a_large_file_is_created_once(files: FileManager, folder: str) -> None:
+def test_a_large_file_is_created_once(place: Place, files: FileManager, folder: str) -> None:
     contents = [bytes([writer]) * (12 * MB) for writer in range(WRITERS // 2)]
     together = threading.Barrier(len(contents))
 
-    def race(content: bytes) -> bool:
+    def race(writer: FileManager, content: bytes) -> bool:
         together.wait()
         try:
-            files.create(f"{folder}/file", [content])
+            writer.create(f"{folder}/file", [content])
         except FileExistsError:
             return False
         return True
 
     with ThreadPoolExecutor(len(contents)) as pool:
-        outcomes = list(pool.map(race, contents))
+        outcomes = list(pool.map(race, of_writers(place, files), contents))
     assert outcomes.count(True) == 1
     assert read(files, f"{folder}/file") == contents[outcomes.index(True)]
     with pytest.raises(FileExistsError):
