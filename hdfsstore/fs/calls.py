@@ -79,6 +79,7 @@ class Calls:
         identity: of the storage (FileManager.identity). What hangs there is known to all Calls of the process.
         attempt_s: how long one try takes at most, by the timeouts of the client itself, in seconds. No try begins
             that could end after the deadline. It is 0 for a client that has none; its calls go on threads.
+        proxy: names the proxy that calls go by, host and port, or returns None.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Calls:
         *,
         identity: str,
         attempt_s: float = 0.0,
+        proxy: Callable[[], str | None] = lambda: None,
     ) -> None:
         if not timeout_s > 0:
             raise ValueError(f"the timeout of a filesystem is a positive number of seconds, not {timeout_s}")
@@ -97,6 +99,7 @@ class Calls:
         self._retryable = retryable
         self._identity = identity
         self._attempt_s = attempt_s
+        self._proxy = proxy
         self._written = _Written()
 
     def call(
@@ -136,10 +139,11 @@ class Calls:
                 tries=0,
             )
         deadline = _Deadline(self._timeout_s, progress)
+        failed: Exception | None = None
         for tries in itertools.count(1):
             began = time.monotonic()
             try:
-                result = self._on_thread(kind, path, work, tries, deadline) if on_thread else work()
+                result = self._on_thread(kind, path, work, tries, failed, deadline) if on_thread else work()
                 if then is not None:
                     then(result)
             except Exception as error:
@@ -150,6 +154,7 @@ class Calls:
                 if pause + self._attempt_s >= deadline.left():
                     self._raise_failed(kind, path, tries, deadline, error)
                 log.debug("%s: `%s` is tried again in %.1f s after %s", path, kind, pause, _said(error))
+                failed = error
             else:
                 self._count(kind, began, tries)
                 return result
@@ -178,7 +183,9 @@ class Calls:
         finally:
             self._written.paths.pop()
 
-    def _on_thread(self, kind: str, path: str, work: Callable[[], T], tries: int, deadline: _Deadline) -> T:
+    def _on_thread(
+        self, kind: str, path: str, work: Callable[[], T], tries: int, failed: Exception | None, deadline: _Deadline
+    ) -> T:
         job = threads.Job(work)
         try:
             job.start()
@@ -194,8 +201,9 @@ class Calls:
             raise
         if not ended and self._abandon(job, path, kind, deadline):
             again = "" if tries == 1 else f", the last of {tries} tries,"
+            before = "" if failed is None else f". The try before it has failed with {_said(failed)}"
             raise FileSystemTimeoutError(
-                f"the storage has not answered `{kind}`{again} within {self._timeout_s:g} s",
+                f"the storage has not answered `{kind}`{again} within {self._timeout_s:g} s{before}",
                 path,
                 remedy=self._remedy(),
                 tries=tries,
@@ -233,9 +241,11 @@ class Calls:
         ) from (None if _USER_INFO.search(str(error)) else error)
 
     def _remedy(self) -> str:
+        proxy = self._proxy()
+        by = "" if proxy is None else f" by the proxy {proxy}"
         return (
-            f"Check that {self._identity} answers. A larger hdfsstore.fs.timeout, or `timeout` of the storage options, "
-            f"waits longer than {self._timeout_s:g} s"
+            f"Check that {self._identity} answers{by}. A larger hdfsstore.fs.timeout, or `timeout` of the storage "
+            f"options, waits longer than {self._timeout_s:g} s"
         )
 
     def _count(self, kind: str, began: float, tries: int) -> None:

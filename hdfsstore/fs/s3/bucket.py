@@ -15,7 +15,7 @@ from typing import Any
 from hdfsstore.errors import StateStoreError
 from hdfsstore.fs.calls import Calls, Progress
 from hdfsstore.fs.request_metrics import RequestMetrics
-from hdfsstore.fs.s3.client import connect_timeout_s, keys_of, make_client, request_timeout_s
+from hdfsstore.fs.s3.client import connect_timeout_s, keys_of, make_client, proxy_of, request_timeout_s
 from hdfsstore.fs.s3.failures import S3Failure, failure, may_pass
 from hdfsstore.fs.s3.settings import Encryption, S3Settings
 from hdfsstore.fs.unknown_outcomes import Tries
@@ -46,6 +46,7 @@ class Bucket:
             may_pass,
             identity=settings.identity(name),
             attempt_s=connect_timeout_s(settings) + request_timeout_s(settings),
+            proxy=lambda: proxy_of(self.client()),
         )
         self._made = (os.getpid(), make_client(settings))
         self._clock: tuple[int, int] | None = None  # the server's, and ours when it was read

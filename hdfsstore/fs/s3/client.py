@@ -76,6 +76,12 @@ def keys_of(client: Any) -> list[str]:
     return [key for key in found if key]
 
 
+def proxy_of(client: Any) -> str | None:
+    """The proxy of the settings or of the environment that the client's requests go by: host and port, no password."""
+    url = _proxy_url(client._endpoint.http_session, client.meta.endpoint_url)
+    return parse_url(url).netloc if url else None
+
+
 def connect_timeout_s(settings: S3Settings) -> float:
     return min(settings.connect_timeout_s, settings.timeout_s / 4)
 
@@ -86,14 +92,19 @@ def request_timeout_s(settings: S3Settings) -> float:
 
 def _check_proxy(http_session: Any, url: str) -> None:
     """Else the error of a request has the proxy's URL in it with its password, and botocore logs that."""
-    # The one that botocore takes: NO_PROXY is no URL, and the proxies of other schemes are of no concern.
-    proxy = http_session._proxy_config.proxy_url_for(url)
+    proxy = _proxy_url(http_session, url)
     if proxy and not _makes_sense(proxy):
         raise StateStoreError(
             "the proxy of the settings or of the environment has no URL that makes sense",
             remedy="It begins with http:// or https://, and its port is at most 65535. "
             "Write %2F for a /, %23 for a #, %3F for a ? and %5C for a \\ in its user and its password",
         )
+
+
+def _proxy_url(http_session: Any, url: str) -> str | None:
+    """The proxy that botocore takes: NO_PROXY is no URL, and the proxies of other schemes are of no concern."""
+    found: str | None = http_session._proxy_config.proxy_url_for(url)
+    return found
 
 
 def _makes_sense(url: str) -> bool:

@@ -212,6 +212,22 @@ def test_a_call_that_hangs_is_given_up(
     assert "hangs" in caplog.text
 
 
+def test_a_call_that_hangs_names_what_failed_before_it_and_the_proxy(
+    identity: str, requests: RequestMetrics, server: Server
+) -> None:
+    def fail_and_hang() -> str:
+        if not server.calls:
+            server.calls += 1
+            raise BusyError("refused by http://user:key@proxy:3128")
+        return server.hang()
+
+    calls = Calls(0.5, requests, lambda _: True, identity=identity, proxy=lambda: "proxy:3128")
+    with pytest.raises(FileSystemTimeoutError, match=r"the last of 2 tries, .*BusyError: refused by") as raised:
+        calls.call("GET", "/f", fail_and_hang, repeatable=True, on_thread=True)
+    assert f"{identity} answers by the proxy proxy:3128." in str(raised.value)
+    assert "key" not in str(raised.value)
+
+
 def test_nothing_is_written_under_a_name_before_an_abandoned_write_has_ended(
     make: Callable[..., Calls], server: Server
 ) -> None:
