@@ -77,7 +77,7 @@ def test_a_commit_with_keys_that_have_ended_is_a_typed_error_and_new_keys_go_on(
         began = time.monotonic()
         with pytest.raises(StateStoreError, match=r"Get new credentials|access key that this server knows") as caught:
             write_chain(opened, 1, end)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert not isinstance(caught.value, FileSystemTimeoutError)
         said = "".join(traceback.format_exception(caught.value))
         assert not [value for value in keys.values() if value in said]
