@@ -55,6 +55,7 @@ class NameNodeProxy:
             self._released.set()
 
     def close(self) -> None:
+        _end(self._listener)  # else `accept` may go on with the number of the file, which is the next proxy's
         self._listener.close()
 
     def _accept(self) -> None:

@@ -214,6 +214,7 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # which ends `accept`
         self._listener.close()
 
     def _accept(self) -> None:
