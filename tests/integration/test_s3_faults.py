@@ -327,7 +327,7 @@ def _deleted(files: S3FileManager, path: str) -> bool:
 
 
 def test_nothing_is_written_under_a_name_whose_outcome_is_unknown(minio: Minio, proxy: FaultProxy, folder: str) -> None:
-    files = manager(proxy.port, timeout_s=2)
+    files = manager(proxy.port, timeout_s=4)
     path = f"{folder}/a"
     proxy.plan(Fault("hang", "PUT", times=99))
     with pytest.raises(FileSystemTimeoutError):
@@ -467,7 +467,7 @@ def test_one_try_that_is_seen_tells_nothing_of_another(minio: Minio, proxy: Faul
 
 
 def test_a_file_is_not_deleted_while_a_write_may_bring_it_back(minio: Minio, proxy: FaultProxy, folder: str) -> None:
-    files, path, go_on = manager(proxy.port, timeout_s=2), f"{folder}/a", threading.Event()
+    files, path, go_on = manager(proxy.port, timeout_s=4), f"{folder}/a", threading.Event()
     files.replace(path, [b"old"])
     proxy.plan(Fault("delay", "PUT", times=99, before=go_on.wait))
     with pytest.raises(FileSystemTimeoutError):
