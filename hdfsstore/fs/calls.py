@@ -139,7 +139,7 @@ class Calls:
                 tries=0,
             )
         deadline = _Deadline(self._timeout_s, progress)
-        failed: Exception | None = None
+        failed: str | None = None  # the error itself would hold its traceback, this frame and buffers in it
         for tries in itertools.count(1):
             began = time.monotonic()
             try:
@@ -153,8 +153,8 @@ class Calls:
                 pause = min(_FIRST_PAUSE_S * 2 ** min(tries - 1, 30), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
                 if pause + self._attempt_s >= deadline.left():
                     self._raise_failed(kind, path, tries, deadline, error)
-                log.debug("%s: `%s` is tried again in %.1f s after %s", path, kind, pause, _said(error))
-                failed = error
+                failed = _said(error)
+                log.debug("%s: `%s` is tried again in %.1f s after %s", path, kind, pause, failed)
             else:
                 self._count(kind, began, tries)
                 return result
@@ -184,7 +184,7 @@ class Calls:
             self._written.paths.pop()
 
     def _on_thread(
-        self, kind: str, path: str, work: Callable[[], T], tries: int, failed: Exception | None, deadline: _Deadline
+        self, kind: str, path: str, work: Callable[[], T], tries: int, failed: str | None, deadline: _Deadline
     ) -> T:
         job = threads.Job(work)
         try:
@@ -201,7 +201,7 @@ class Calls:
             raise
         if not ended and self._abandon(job, path, kind, deadline):
             again = "" if tries == 1 else f", the last of {tries} tries,"
-            before = "" if failed is None else f". The try before it has failed with {_said(failed)}"
+            before = "" if failed is None else f". The try before it has failed with {failed}"
             raise FileSystemTimeoutError(
                 f"the storage has not answered `{kind}`{again} within {self._timeout_s:g} s{before}",
                 path,

@@ -4,6 +4,7 @@ server that ignores conditions is no place for the driver's log."""
 from __future__ import annotations
 
 import os
+import threading
 import time
 import traceback
 import uuid
@@ -106,8 +107,8 @@ def test_a_server_that_ignores_conditions_is_found_out_and_nothing_is_left(minio
     assert bare_client(minio).list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
-class _Clock:
-    """Goes on by what is slept."""
+class _Clock(threading.local):
+    """Goes on by what the thread sleeps: calls that earlier tests have left behind sleep, too."""
 
     def __init__(self) -> None:
         self.slept = 0.0

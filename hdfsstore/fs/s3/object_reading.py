@@ -34,15 +34,17 @@ def open_object(bucket: Bucket, key: str, size: int | None) -> RangeReader:
     at_once = size is not None and (size <= BLOCK or share() == 0)
     end = max(size, 1) if at_once and size is not None else _FIRST
     first = ObjectStream(bucket, key, 0, end, None)
-    content = bytearray(end if end <= BLOCK else _FIRST)
+    space = bytearray(end if end <= BLOCK else _FIRST)
+    content: bytes | bytearray = b""  # an empty object has no first byte
     try:
-        del content[first.readinto(content) :]
+        got = first.readinto(space)
+        # It cannot be cut where it is: the error of an earlier try may be alive, and hold it.
+        content = space if got == len(space) else bytes(memoryview(space)[:got])
     except S3Failure as found:
         if found.status == 404 and found.code != "NoSuchBucket":
             raise FileNotFoundError(errno.ENOENT, "there is no such file", bucket.uri(key)) from None
         if found.status != _NO_SUCH_RANGE:
             raise _typed(found, bucket, key) from None
-        content = bytearray()  # of an empty object there is no first byte
 
     if first.size > end:
         first.close()  # it has grown since it was listed

@@ -17,8 +17,7 @@ from hdfsstore.fs.s3.failures import S3Failure
 
 log = logging.getLogger("hdfsstore.fs.s3")
 
-# The client makes a new object of each piece, so small pieces cost time, and large ones memory.
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # of a body: each is progress
 _CONTENT_RANGE = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
 
 
@@ -109,23 +108,30 @@ class ObjectStream:
         end = min(target.start + len(target.view), self._end)
         try:
             while self._at < end:
-                piece = self._body.read(min(_PIECE, end - self._at))
-                if not piece:
-                    raise S3Failure(
-                        f"the answer was cut {self._end - self._at} bytes before its end",
-                        may_pass=True,
-                        remedy="Check the connection to the server",
-                    )
                 at = self._at - target.start
-                target.view[at : at + len(piece)] = piece
-                self._at += len(piece)
-                self._bucket.requests.read(len(piece))
+                with target.view[at : at + min(_PIECE, end - self._at)] as piece:
+                    got = self._fill(piece)
+                self._at += got
+                self._bucket.requests.read(got)
                 target.progress.at(self._at)
         except BaseException:
             self.close()  # it may be further than what was read
             raise
         if self._at == self._end:
             self.close()
+
+    def _fill(self, piece: memoryview) -> int:
+        """Receives the next bytes where they are wanted: the client's own `read` and `readinto` copy them."""
+        answer = self._body._raw_stream  # urllib3's, around http.client's
+        with answer._error_catcher():
+            got: int = answer._fp.readinto(piece)
+            if not got:
+                raise S3Failure(
+                    f"the answer was cut {self._end - self._at} bytes before its end",
+                    may_pass=True,
+                    remedy="Check the connection to the server",
+                )
+        return got
 
 
 class _Target:
