@@ -84,6 +84,10 @@ class Input:
         self._ended = False
         self._checks = self._new_checks()
 
+    def fetch_ahead(self) -> None:
+        """Lets the first bytes of a remote file come while the caller reads other files."""
+        self._file.readinto(bytearray())  # any read begins the requests for what follows
+
     def readinto(self, buffer: bytearray | memoryview | pa.Buffer) -> int:
         """Fills the buffer with the next bytes. Returns their number, which is smaller only at the file's end.
 

@@ -47,6 +47,8 @@ class HdfsPartitionReader(BasePartitionReader):
             with ExitStack() as stack:
                 newest = NewestRecords(files)
                 deltas, base = self._opened(files, chain, stack)
+                for _, source in base:
+                    source.fetch_ahead()
                 loaded = [item for delta in deltas for item in newest.by_delta_at_once(*delta, convert)]
                 return loaded + [convert(chunk) for snapshot in base for chunk in newest.rest(*snapshot)]
 

@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from hdfsstore.errors import FileChangedError, StateStoreError
 from hdfsstore.fs import ahead as module
 from hdfsstore.fs.range_reader import RangeReader
+from hdfsstore.fs.reading import Input
 from hdfsstore.fs.request_metrics import RequestMetrics, counted_in
 from tests.support.waiting import wait_until
 
@@ -122,6 +124,19 @@ def test_ranges_are_asked_for_before_they_are_needed() -> None:
     storage.thaw.set()
     assert CONTENT[:10] + read_all(reader) == CONTENT
     assert storage.most_on_the_way <= 4
+
+
+def test_ranges_can_be_asked_for_before_the_first_read() -> None:
+    storage = Storage()
+    storage.thaw.clear()
+    with closing(Input("/f", storage.open(parallel=3), [])) as source:
+        source.fetch_ahead()
+        wait_until(lambda: storage.on_the_way == 3)
+        storage.thaw.set()
+        content = bytearray(len(CONTENT))
+        assert source.readinto(content) == len(content)
+        assert content == CONTENT
+        assert len(storage.asked) == len(set(storage.asked))
 
 
 def test_ranges_ahead_are_bounded_over_all_readers_and_none_waits_for_another() -> None:

@@ -21,6 +21,7 @@ from hdfsstore.codecs.lineage import encode_header
 from hdfsstore.codecs.records import RecordChunk, RecordFormat
 from hdfsstore.errors import BatchNotAvailableError, CorruptFileError, MissingFileError
 from hdfsstore.fs.local_files import LocalFileManager
+from hdfsstore.fs.reading import Input
 from hdfsstore.state.base import key_part
 from hdfsstore.state.hdfs import newest_records, partition_reader
 from hdfsstore.state.hdfs.partition_reader import HdfsPartitionReader
@@ -128,6 +129,27 @@ def test_files_of_a_remote_storage_are_opened_side_by_side(folder: Path, snapsho
     with remote.opened_together(r"^[1-4]\.delta$", 4):
         changes = reader.changes(range(1, 5), lambda version, _: version)
     assert sorted(set(changes)) == changes[:: len(changes) // 4] == [1, 2, 3, 4]
+
+
+def test_a_snapshot_is_on_its_way_while_the_deltas_are_read(
+    folder: Path, snapshots: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    begin = Input.fetch_ahead
+
+    def begins(source: Input) -> None:
+        order.append(Path(source.path).name)
+        begin(source)
+
+    def convert(chunk: RecordChunk) -> list[tuple[bytes, bytes | None]]:
+        order.append("rows")
+        return pairs(chunk)
+
+    monkeypatch.setattr(Input, "fetch_ahead", begins)
+    version = snapshots[-1] + 1
+    rows = loader(folder).load(version, convert)
+    assert order[:2] == [f"{snapshots[-1]}.snapshot", "rows"]
+    assert sorted(chain.from_iterable(rows)) == sorted(state(folder, version).items())
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 64, 500])
