@@ -79,7 +79,9 @@ class Calls:
         identity: of the storage (FileManager.identity). What hangs there is known to all Calls of the process.
         attempt_s: how long one try takes at most, by the timeouts of the client itself, in seconds. No try begins
             that could end after the deadline. It is 0 for a client that has none; its calls go on threads.
-        proxy: names the proxy that calls go by, host and port, or returns None.
+
+    Attributes:
+        proxy: that the calls go by, host and port, for messages.
     """
 
     def __init__(
@@ -90,7 +92,6 @@ class Calls:
         *,
         identity: str,
         attempt_s: float = 0.0,
-        proxy: Callable[[], str | None] = lambda: None,
     ) -> None:
         if not timeout_s > 0:
             raise ValueError(f"the timeout of a filesystem is a positive number of seconds, not {timeout_s}")
@@ -99,7 +100,7 @@ class Calls:
         self._retryable = retryable
         self._identity = identity
         self._attempt_s = attempt_s
-        self._proxy = proxy
+        self.proxy: str | None = None
         self._written = _Written()
 
     def call(
@@ -241,8 +242,7 @@ class Calls:
         ) from (None if _USER_INFO.search(str(error)) else error)
 
     def _remedy(self) -> str:
-        proxy = self._proxy()
-        by = "" if proxy is None else f" by the proxy {proxy}"
+        by = "" if self.proxy is None else f" by the proxy {self.proxy}"
         return (
             f"Check that {self._identity} answers{by}. A larger hdfsstore.fs.timeout, or `timeout` of the storage "
             f"options, waits longer than {self._timeout_s:g} s"

@@ -46,9 +46,8 @@ class Bucket:
             may_pass,
             identity=settings.identity(name),
             attempt_s=connect_timeout_s(settings) + request_timeout_s(settings),
-            proxy=lambda: proxy_of(self.client()),
         )
-        self._made = (os.getpid(), make_client(settings))
+        self._use(make_client(settings))
         self._clock: tuple[int, int] | None = None  # the server's, and ours when it was read
 
     def client(self) -> Any:
@@ -56,14 +55,18 @@ class Bucket:
         process, client = self._made
         if process != os.getpid():
             client = make_client(self.settings)
-            self._made = (os.getpid(), client)
+            self._use(client)
         return client
 
     def renew(self, settings: S3Settings) -> None:
         """Makes later requests with a client of these settings. Those under way end with the client that they have."""
         self.settings = settings
         self._secrets = settings.secrets()
-        self._made = (os.getpid(), make_client(settings))
+        self._use(make_client(settings))
+
+    def _use(self, client: Any) -> None:
+        self._made = (os.getpid(), client)
+        self._calls.proxy = proxy_of(client)
 
     def uri(self, key: str) -> str:
         return f"s3://{self.name}/{key}"
@@ -139,7 +142,10 @@ class Bucket:
             if found is None:
                 raise
             self._read_clock(found.headers)
-            raise found from found.__cause__
+            try:
+                raise found from found.__cause__
+            finally:
+                del found  # else it holds this frame and is held by it, with the buffers of the frames below
 
     def error(self, found: S3Failure, key: str) -> StateStoreError:
         """The typed error of a failure."""

@@ -47,9 +47,12 @@ class HdfsPartitionReader(BasePartitionReader):
             with ExitStack() as stack:
                 newest = NewestRecords(files)
                 deltas, base = self._opened(files, chain, stack)
-                for _, source in base:
-                    source.fetch_ahead()
-                loaded = [item for delta in deltas for item in newest.by_delta_at_once(*delta, convert)]
+                loaded: list[T] = []
+                for left, delta in zip(reversed(range(len(deltas))), deltas, strict=True):
+                    if not left:  # earlier it would take places ahead from the deltas
+                        for _, source in base:
+                            source.fetch_ahead()
+                    loaded += newest.by_delta_at_once(*delta, convert)
                 return loaded + [convert(chunk) for snapshot in base for chunk in newest.rest(*snapshot)]
 
         return self._read(version, read)

@@ -221,7 +221,8 @@ def test_a_call_that_hangs_names_what_failed_before_it_and_the_proxy(
             raise BusyError("refused by http://user:key@proxy:3128")
         return server.hang()
 
-    calls = Calls(0.5, requests, lambda _: True, identity=identity, proxy=lambda: "proxy:3128")
+    calls = Calls(0.5, requests, lambda _: True, identity=identity)
+    calls.proxy = "proxy:3128"
     with pytest.raises(FileSystemTimeoutError, match=r"the last of 2 tries, .*BusyError: refused by") as raised:
         calls.call("GET", "/f", fail_and_hang, repeatable=True, on_thread=True)
     assert f"{identity} answers by the proxy proxy:3128." in str(raised.value)
