@@ -204,10 +204,13 @@ def test_nothing_is_written_over_a_rename_whose_connection_was_lost_and_that_may
 
 
 def blocks_of(hdfs: Hdfs, mark: bytes) -> list[Path]:
-    """Those on the DataNodes' disks that begin with the mark."""
+    """Those on the DataNodes' disks that begin with the mark, and that somebody may read.
+
+    Where a DataNode is so slow that a writer goes on without it, its part of the block stays for hours (rbw).
+    """
     found = []
     for folder in hdfs.data_folders:
-        for block in folder.rglob("blk_*"):
+        for block in folder.rglob("finalized/**/blk_*"):
             with suppress(FileNotFoundError), block.open("rb") as file:  # it moves when it is whole
                 found += [block] if file.read(len(mark)) == mark else []
     return found
