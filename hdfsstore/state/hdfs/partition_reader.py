@@ -48,8 +48,8 @@ class HdfsPartitionReader(BasePartitionReader):
                 newest = NewestRecords(files)
                 deltas, base = self._opened(files, chain, stack)
                 loaded: list[T] = []
-                for left, delta in zip(reversed(range(len(deltas))), deltas, strict=True):
-                    if not left:  # earlier it would take places ahead from the deltas
+                for delta in deltas:
+                    if delta is deltas[-1]:  # earlier it would take places ahead from the deltas
                         for _, source in base:
                             source.fetch_ahead()
                     loaded += newest.by_delta_at_once(*delta, convert)
