@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hdfsstore.fs.hdfs.settings import CLIENT_NAMES, ClientName
+from tests.integration.s3_managers import BUCKET
 from tests.services import java, s3a
 from tests.services.certificates import make_trust_store
 from tests.services.fault_proxy import FaultProxy
@@ -19,6 +21,12 @@ from tests.spark.support.java import use_java
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 2
+
+
+@pytest.fixture
+def folder() -> str:
+    """A folder of the bucket that no other test uses. Tests of other places have their own."""
+    return f"{BUCKET}/{uuid.uuid4()}"
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 from botocore.auth import S3SigV4Auth
@@ -11,6 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.session import Session
 
+from hdfsstore.errors import FileSystemTimeoutError
 from hdfsstore.fs.s3.open import open_bucket
 from hdfsstore.fs.s3.s3_files import S3FileManager
 from hdfsstore.fs.s3.settings import S3Settings
@@ -100,3 +103,33 @@ def revoke_temporary_keys(minio: Minio) -> None:
     signed = urllib.request.Request(request.url, b"", dict(request.headers))
     with urllib.request.urlopen(signed, timeout=10) as answer:
         assert answer.status == 204
+
+
+def is_replaced(files: S3FileManager, path: str) -> bool:
+    """Writes a newer file there. False: an earlier write or deletion may still take effect."""
+    try:
+        files.replace(path, [b"newer"])
+    except FileSystemTimeoutError as error:
+        if error.tries:
+            raise
+        return False
+    return True
+
+
+def is_deleted(files: S3FileManager, path: str) -> bool:
+    """Deletes the file. False: an earlier write or deletion may still take effect."""
+    try:
+        files.delete([path])
+    except FileSystemTimeoutError as error:
+        if error.tries:
+            raise
+        return False
+    return True
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits until it is true, for half a minute at most."""
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -36,11 +36,6 @@ def files(proxy: FaultProxy) -> S3FileManager:
     return manager(proxy.port)
 
 
-@pytest.fixture
-def folder() -> str:
-    return f"{BUCKET}/{uuid.uuid4()}"
-
-
 def kinds(proxy: FaultProxy) -> list[str]:
     """The requests since the last call, as `PUT`, `GET ?uploads`, ..."""
     return [
